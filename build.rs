@@ -1,0 +1,3 @@
+//! Sets what only the linker can set.
+
+fn main() {}

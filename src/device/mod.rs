@@ -1,0 +1,3 @@
+//! device
+mod types;
+pub use types::*;

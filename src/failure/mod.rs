@@ -1,0 +1,3 @@
+//! failure
+mod access;
+pub use access::Access;

@@ -1,0 +1,3 @@
+//! memory
+mod source;
+pub use source::{MemoryKind, PageSource};

@@ -1,0 +1,157 @@
+//! What a driver needs from a device, and nothing more: pages, recordings, submissions, completion.
+//!
+//! `vulkan/` implements it for real devices; the tests implement it on the host, where every command is also
+//! recorded so that a checker can prove the order a driver emitted. A backend holds no rule of its own: it is told
+//! what to record, in which order, and says what the device answered.
+
+use crate::error::Fault;
+use crate::failure::Access;
+use crate::memory::PageSource;
+
+/// Limits that decide before the driver is asked.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Queues of the compute family that slots are spread over; at least 1.
+    pub queues: usize,
+    /// The largest buffer and the largest allocation the device can ever hold, in bytes.
+    pub max_buffer_size: u64,
+    /// Bytes of the heap each kind of memory comes from: device, upload, readback.
+    pub heap_size: [u64; 3],
+    /// `maxStorageBufferRange`.
+    pub max_binding_size: u64,
+    /// `minStorageBufferOffsetAlignment`, a power of two.
+    pub binding_alignment: u64,
+    /// Blocks are aligned and padded to this (a power of two, a multiple of `binding_alignment` and of
+    /// `nonCoherentAtomSize`), so that offset 0 of every buffer is bindable.
+    pub block_alignment: u64,
+    /// `maxComputeWorkGroupCount`.
+    pub max_groups: [u32; 3],
+    /// `maxPushConstantsSize`.
+    pub max_push_size: u32,
+    /// `maxPerStageDescriptorStorageBuffers` (and what a pipeline layout allows).
+    pub max_bindings: u32,
+}
+
+/// A device's part of a page: one buffer of Vulkan's, bound to memory.
+pub struct Binding<'a, P> {
+    /// The page the block lies in.
+    pub page: &'a P,
+    /// Where the slice begins in the page, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub size: u64,
+}
+
+/// How many work groups run.
+pub enum Grid<'a, P> {
+    /// Counted by the caller.
+    Groups([u32; 3]),
+    /// Three `u32` in device memory; the backend makes sure that counts past the limits run nothing.
+    Indirect(Binding<'a, P>),
+}
+
+/// One launch, ready to be recorded.
+pub struct Launch<'a, B: Backend + ?Sized> {
+    /// The pipeline and its layout.
+    pub kernel: &'a B::Kernel,
+    /// In the order the kernel reports its bindings.
+    pub bindings: &'a [Binding<'a, B::Page>],
+    /// Push constants, as long as the kernel says.
+    pub push: &'a [u8],
+    /// The grid.
+    pub grid: Grid<'a, B::Page>,
+    /// Shown by debug tools; empty for none.
+    pub label: &'a str,
+}
+
+/// A point in the life of a slot: everything up to and including this batch of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Point {
+    /// The slot.
+    pub slot: u32,
+    /// The batch, counted from 1; also the value its timeline reaches.
+    pub batch: u64,
+}
+
+/// What a kernel is, as the module and the device say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelInfo {
+    /// Bindings ordered by (set, binding); a launch passes its uses in this order.
+    pub bindings: Vec<BindingInfo>,
+    /// Work group size after specialization.
+    pub group_size: [u32; 3],
+    /// Bytes of push constants a launch must pass.
+    pub push_size: u32,
+}
+
+/// One binding of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindingInfo {
+    /// Descriptor set.
+    pub set: u32,
+    /// Binding number in the set.
+    pub binding: u32,
+    /// What the module does with it.
+    pub access: Access,
+    /// The variable's name in the module, or empty.
+    pub name: Box<str>,
+}
+
+/// What a kernel is made from.
+pub struct KernelSource<'a> {
+    /// SPIR-V bytes, in whatever state the caller has them.
+    pub code: &'a [u8],
+    /// Name of the entry point.
+    pub entry: &'a str,
+    /// Specialization constants: id and the 4 bytes of its value.
+    pub constants: &'a [(u32, u32)],
+    /// Name for messages and debug tools.
+    pub label: &'a str,
+    /// The caller vouches for the module: it is parsed and reflected but not validated.
+    pub trusted: bool,
+}
+
+/// A device that streams record for.
+///
+/// Calls with the same `Recording` are never concurrent; all others may be.
+pub trait Backend: PageSource + Send + Sync + Sized + 'static {
+    /// A compiled kernel. Dropped only when no recording that uses it is unfinished.
+    type Kernel: Send + Sync;
+    /// Commands of one batch, being recorded or done with recording.
+    type Recording: Send;
+
+    /// What the device can hold and do.
+    fn limits(&self) -> &Limits;
+
+    /// Makes the slot's timeline and whatever else it records with. Called once for each slot, on first use.
+    fn slot_create(&self, slot: u32) -> Result<(), Fault>;
+
+    /// Validates, reflects and compiles. Takes no lock of the device's; may be slow.
+    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Fault>;
+
+    /// Opens the recording of a batch of `slot`.
+    fn begin(&self, slot: u32) -> Result<Self::Recording, Fault>;
+    /// Orders everything submitted to the queue or recorded before against everything recorded after: execution and
+    /// memory, for compute, transfer and indirect reads.
+    fn barrier(&self, recording: &mut Self::Recording);
+    /// Makes what was recorded before visible to the host once the batch completes.
+    fn host_barrier(&self, recording: &mut Self::Recording);
+    /// Records a launch.
+    fn launch(&self, recording: &mut Self::Recording, launch: &Launch<'_, Self>) -> Result<(), Fault>;
+    /// Records a copy of `to.size` bytes; the ranges do not overlap.
+    fn copy(&self, recording: &mut Self::Recording, to: Binding<'_, Self::Page>, from: Binding<'_, Self::Page>);
+    /// Records a fill with a 4-byte pattern; offset and size are multiples of 4.
+    fn fill(&self, recording: &mut Self::Recording, to: Binding<'_, Self::Page>, pattern: u32);
+    /// Closes the recording.
+    fn end(&self, recording: &mut Self::Recording) -> Result<(), Fault>;
+    /// Forgets a recording that will not be submitted, or takes back one whose batch completed or was refused.
+    fn recycle(&self, slot: u32, recording: Self::Recording);
+
+    /// Hands a closed recording to `queue`, to run after `waits` and to signal `signal`. Never blocks on the device.
+    /// Called without the device lock; calls for one queue are serialized by the driver.
+    fn submit(&self, queue: usize, recording: &mut Self::Recording, waits: &[Point], signal: Point) -> Result<(), Fault>;
+    /// The last batch of `slot` that completed.
+    fn completed(&self, slot: u32) -> Result<u64, Fault>;
+    /// Waits until the slot's timeline reaches the batch; false when `timeout_ns` passes first.
+    fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault>;
+}
