@@ -104,10 +104,10 @@ impl Ledger {
             .map(|entry| &entry.name)
     }
 
-    /// Everything enqueued for a point failed with the roots of `set`.
-    pub(super) fn fail(&mut self, point: Point, set: SetKey, roots: &mut RootTable) {
+    /// Everything enqueued for such a point failed with the roots of `set`.
+    pub(super) fn fail(&mut self, failed: impl Fn(Point) -> bool, set: SetKey, roots: &mut RootTable) {
         for entry in &mut self.entries {
-            if entry.point == Some(point) && entry.failed.is_none() {
+            if entry.point.is_some_and(&failed) && entry.failed.is_none() {
                 roots.hold(&set);
                 entry.failed = Some(set);
             }

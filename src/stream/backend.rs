@@ -103,6 +103,21 @@ pub struct KernelSource<'a> {
     pub trusted: bool,
 }
 
+/// Why a kernel cannot run, and what its module still says of its bindings (R8).
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// What was answered.
+    pub fault: Fault,
+    /// What could be reflected before it failed.
+    pub info: Option<KernelInfo>,
+}
+
+impl From<Fault> for Rejected {
+    fn from(fault: Fault) -> Rejected {
+        Rejected { fault, info: None }
+    }
+}
+
 /// A device that streams record for.
 ///
 /// Calls with the same `Recording` are never concurrent; all others may be.
@@ -119,7 +134,7 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     fn slot_create(&self, slot: u32) -> Result<(), Fault>;
 
     /// Validates, reflects and compiles. Takes no lock of the device's; may be slow.
-    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Fault>;
+    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Rejected>;
 
     /// Opens the recording of a batch of `slot`.
     fn begin(&self, slot: u32) -> Result<Self::Recording, Fault>;
