@@ -13,7 +13,8 @@ impl<B: Backend> Device<B> {
     /// A buffer; its handle is live even if the allocation failed, and null on misuse.
     pub fn buffer_create(&self, desc: &BufferDesc<'_>) -> (Handle, Result) {
         if desc.size == 0 {
-            let error = Error::misuse(Code::InvalidArgument, "desc.size", format_args!("a buffer has at least one byte"));
+            let error =
+                Error::misuse(Code::InvalidArgument, "desc.size", format_args!("a buffer has at least one byte"));
             return (Handle::default(), Err(error));
         }
         self.with(|core| core.buffer_create(&self.backend, desc))
@@ -115,7 +116,8 @@ impl<B: Backend> Core<B> {
             label: name.label.clone(),
             tag: desc.tag,
         };
-        let fresh = (self.settings.track_uninitialized && purpose.is_some() && !desc.unallocated).then(|| context.clone());
+        let fresh =
+            (self.settings.track_uninitialized && purpose.is_some() && !desc.unallocated).then(|| context.clone());
         let claims = self.failures.new_block(name, desc.size, purpose.is_some(), fresh);
         let block = self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None });
         let buffer = Buffer { block, size: desc.size, purpose, stream: desc.stream, tag: desc.tag };
@@ -142,10 +144,14 @@ impl<B: Backend> Core<B> {
         size: u64,
         context: Context,
     ) -> Result {
-        let Some(buffer) = self.memory.buffers.get_mut(handle) else { return Err(Error::NotReady) };
+        let Some(buffer) = self.memory.buffers.get_mut(handle) else {
+            return Err(Error::NotReady);
+        };
         buffer.size = size;
         self.memory.blocks[block].claims.size = size;
-        let Some(purpose) = purpose else { return Ok(()) };
+        let Some(purpose) = purpose else {
+            return Ok(());
+        };
         // A lost device is not asked.
         let answer = match self.failures.loss_fault() {
             Some((fault, _)) => Err(fault),

@@ -90,7 +90,9 @@ impl<B: Backend> Device<B> {
         self.lock().kernels.check(kernel, "kernel")?;
         let answer = self.compile(desc);
         self.with(|core| {
-            let Some(entry) = core.kernels.get(kernel) else { return core.kernels.check(kernel, "kernel") };
+            let Some(entry) = core.kernels.get(kernel) else {
+                return core.kernels.check(kernel, "kernel");
+            };
             let name = match desc.label {
                 "" => entry.name.clone(),
                 label => Name { label: cut(label, MAX_NAME).into(), ..entry.name.clone() },

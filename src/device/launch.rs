@@ -166,7 +166,9 @@ impl<B: Backend> Core<B> {
             let (binding, kind) = bind(u)?;
             if binding.offset & (limits.binding_alignment - 1) != 0 {
                 let (offset, align) = (u.bytes.start, limits.binding_alignment);
-                let why = format!("binding {i} begins at {offset}, which is no multiple of minStorageBufferOffsetAlignment, {align}");
+                let why = format!(
+                    "binding {i} begins at {offset}, which is no multiple of minStorageBufferOffsetAlignment, {align}"
+                );
                 return Err(Fault::new(Code::LimitExceeded, why));
             }
             if binding.size > limits.max_binding_size {
@@ -190,7 +192,11 @@ impl<B: Backend> Core<B> {
 }
 
 /// The groups of a direct launch, and what is wrong with them; an indirect one has its own.
-fn group_counts<'a, P>(desc: &LaunchDesc<'_>, info: Option<&KernelInfo>, limits: &Limits) -> (Grid<'a, P>, Option<Fault>) {
+fn group_counts<'a, P>(
+    desc: &LaunchDesc<'_>,
+    info: Option<&KernelInfo>,
+    limits: &Limits,
+) -> (Grid<'a, P>, Option<Fault>) {
     let counts = match desc.grid {
         LaunchGrid::Groups(counts) => counts,
         LaunchGrid::Threads(threads) => {

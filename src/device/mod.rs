@@ -19,7 +19,9 @@ pub use types::*;
 
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
-use crate::failure::{BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut};
+use crate::failure::{
+    BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
+};
 use crate::memory::{HandleKind, HandleTable, Mark, Memory, Place, pages::PageLimits};
 use crate::stream::{Backend, EventStreams, Need, OrderStats};
 use kernels::Kernel;
@@ -242,7 +244,13 @@ impl<B: Backend> Core<B> {
     }
 
     /// Puts bytes behind a block that has none.
-    fn place(&mut self, backend: &B, block: BlockKey, purpose: crate::memory::Purpose, size: u64) -> std::result::Result<(), Fault> {
+    fn place(
+        &mut self,
+        backend: &B,
+        block: BlockKey,
+        purpose: crate::memory::Purpose,
+        size: u64,
+    ) -> std::result::Result<(), Fault> {
         let Core { memory, streams, .. } = self;
         memory.place(backend, block, purpose, size, |mark| streams.is_complete(mark.point))
     }
@@ -381,7 +389,8 @@ impl<B: Backend> Device<B> {
                         core.close_slot(&self.backend, *slot);
                     }
                     self.unlock_and_log(core);
-                    let mut queues: SmallVec<[usize; 8]> = slots.iter().map(|slot| *slot as usize % self.queues.len()).collect();
+                    let mut queues: SmallVec<[usize; 8]> =
+                        slots.iter().map(|slot| *slot as usize % self.queues.len()).collect();
                     queues.sort_unstable();
                     queues.dedup();
                     for queue in queues {
@@ -427,7 +436,9 @@ impl<B: Backend> Device<B> {
         let mut refusals = SmallVec::new();
         let _in_order = self.queues[queue].lock();
         loop {
-            let Some(mut submission) = self.lock().streams.next(queue) else { return refusals };
+            let Some(mut submission) = self.lock().streams.next(queue) else {
+                return refusals;
+            };
             let submit = |submission: &mut crate::stream::event::Submission<B::Recording>| {
                 self.backend.submit(queue, &mut submission.recording, &submission.waits, submission.point)
             };

@@ -102,9 +102,9 @@ impl<B: Backend> Device<B> {
                     Some(point) => point,
                     None => {
                         let Core { memory, streams, .. } = &mut *core;
-                        let place = memory.pages.allocate(&self.backend, Purpose::StagingUp, size, |mark| {
-                            streams.is_complete(mark.point)
-                        });
+                        let place = memory
+                            .pages
+                            .allocate(&self.backend, Purpose::StagingUp, size, |mark| streams.is_complete(mark.point));
                         let place = match place {
                             Ok((place, _)) => place,
                             Err(fault) => return Ok(Err(fault)),
@@ -276,7 +276,8 @@ impl<B: Backend> Device<B> {
         let pattern = pattern.to_le_bytes();
         let byte_at = |at: u64| pattern[((at - to.start) % u64::from(pattern_size)) as usize];
         // Vulkan fills multiples of four at multiples of four; ragged ends are copied.
-        let middle = (to.start.next_multiple_of(4).min(to.end), (to.end & !3).max(to.start.next_multiple_of(4)).min(to.end));
+        let middle =
+            (to.start.next_multiple_of(4).min(to.end), (to.end & !3).max(to.start.next_multiple_of(4)).min(to.end));
         let middle = if middle.0 < middle.1 { middle } else { (to.end, to.end) };
         let ends: Vec<u8> = (to.start..middle.0).chain(middle.1..to.end).map(byte_at).collect();
         let word = u32::from_le_bytes(std::array::from_fn(|i| byte_at(middle.0 + i as u64)));
@@ -304,7 +305,11 @@ impl<B: Backend> Device<B> {
                             if start < end {
                                 let size = end - start;
                                 let at = Binding { page: &*page, offset: place.offset + start, size };
-                                backend.copy(recording, at, Binding { page: &**from, offset: staged.offset + skip, size });
+                                backend.copy(
+                                    recording,
+                                    at,
+                                    Binding { page: &**from, offset: staged.offset + skip, size },
+                                );
                             }
                         }
                     }
@@ -338,7 +343,8 @@ impl<B: Backend> Core<B> {
 
     /// A token has no memory of ours to move bytes to or from.
     pub(super) fn with_memory(&self, block: BlockKey, field: &'static str) -> Result {
-        let token = self.memory.blocks.get(block).is_some_and(|block| block.place.is_none() && block.claims.is_allocated());
+        let token =
+            self.memory.blocks.get(block).is_some_and(|block| block.place.is_none() && block.claims.is_allocated());
         if token {
             return Err(Error::misuse(Code::InvalidArgument, field, format_args!("a token has no memory of ours")));
         }
@@ -411,8 +417,7 @@ impl<B: Backend> Core<B> {
 
     /// Bytes the slot may still stage before its own earlier staging has to be over.
     fn staging_room(&self, slot: u32) -> u64 {
-        let used: u64 =
-            self.staging.iter().filter(|(point, _)| point.slot == slot).map(|(_, place)| place.size).sum();
+        let used: u64 = self.staging.iter().filter(|(point, _)| point.slot == slot).map(|(_, place)| place.size).sum();
         self.settings.staging_size.saturating_sub(used)
     }
 

@@ -204,7 +204,8 @@ impl Failures {
     /// holds it once.
     pub fn mint(&mut self, fault: Fault, context: Context, origin: &[u64]) -> SetKey {
         let message = cut(&fault.message, MAX_MESSAGE);
-        let fault = if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
+        let fault =
+            if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
         let set = self.roots.mint(Some(Box::new(Cause { fault, context })));
         self.roots.for_each_mut(set, |root| root.origin.extend_from_slice(origin));
         self.log_root(set);
@@ -291,7 +292,9 @@ pub trait FailureStore {
         let (blocks, failures) = self.parts();
         let mut answer = Roots::default();
         for bytes in asked.iter().filter(|bytes| bytes.start < bytes.end) {
-            let Some(claims) = blocks.claims(bytes.block) else { continue };
+            let Some(claims) = blocks.claims(bytes.block) else {
+                continue;
+            };
             let mut claimed = false;
             claims.sets(bytes.start, bytes.end, |set| {
                 claimed = true;
@@ -417,12 +420,16 @@ pub trait FailureStore {
             add(failures, set, None);
         }
         for u in uses {
-            let Some(claims) = blocks.claims(u.bytes.block) else { continue };
+            let Some(claims) = blocks.claims(u.bytes.block) else {
+                continue;
+            };
             if u.access.needs_bytes() || !claims.is_allocated() {
                 claims.sets(u.bytes.start, u.bytes.end, |set| add(failures, set, Some(u.bytes.block)));
             }
         }
-        let Some(set) = union else { return Roots::default() };
+        let Some(set) = union else {
+            return Roots::default();
+        };
 
         let mut answer = failures.name(set);
         let produced = names(blocks, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block));
@@ -506,12 +513,7 @@ pub trait FailureStore {
                 .zip(blocks.claims(to.block))
                 .map(|(from, to)| (from.name.clone(), to.name.clone()));
             if let Some((needed, produced)) = names {
-                let step = NewStep {
-                    kind: StepKind::Copy,
-                    kernel: work.name,
-                    needed: &needed,
-                    produced: &[&produced],
-                };
+                let step = NewStep { kind: StepKind::Copy, kernel: work.name, needed: &needed, produced: &[&produced] };
                 let mut told: SmallVec<[RootKey; 8]> = SmallVec::new();
                 for (_, _, set) in &moved {
                     let members: SmallVec<[RootKey; 4]> = failures.roots.members(*set).map(|(key, _)| key).collect();
@@ -550,7 +552,8 @@ pub trait FailureStore {
             claim_all(blocks, failures, set, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes), true);
             provisional = Some(set);
         }
-        let scope = failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), context: work.context(), late: None });
+        let scope =
+            failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), context: work.context(), late: None });
         for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
                 claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
@@ -564,7 +567,9 @@ pub trait FailureStore {
     /// provisional failure's place for all its carriers at once. Answers with the root's id, 0 for none.
     fn exit_write(&mut self, scope: ScopeKey, fault: Option<Fault>) -> u64 {
         let (blocks, failures) = self.split();
-        let Some(scope_left) = failures.scopes.remove(scope) else { return 0 };
+        let Some(scope_left) = failures.scopes.remove(scope) else {
+            return 0;
+        };
         let Scope { provisional, uses, context, late } = scope_left;
         for u in &uses {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
@@ -673,7 +678,9 @@ pub trait FailureStore {
     /// A block is touched: if the device was lost since the last time, the loss claims what no older root holds (R14).
     fn reconcile(&mut self, block: BlockKey) {
         let (blocks, failures) = self.split();
-        let Some(claims) = blocks.claims_mut(block) else { return };
+        let Some(claims) = blocks.claims_mut(block) else {
+            return;
+        };
         if claims.losses == failures.loss.count {
             return;
         }
@@ -706,7 +713,9 @@ fn names<'a, B: Blocks>(blocks: &'a B, keys: impl Iterator<Item = BlockKey>) -> 
 }
 
 fn record(failures: &mut Failures, root: RootKey, step: &NewStep<'_>) {
-    let Some(entry) = failures.roots.get_mut(root) else { return };
+    let Some(entry) = failures.roots.get_mut(root) else {
+        return;
+    };
     if entry.skips.record(step) {
         let (failure, count) = (entry.id, entry.skips.total());
         let message = super::render::skip_line(step, count);
@@ -753,21 +762,24 @@ fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures) {
     let mut late = failures.ledger.replay(
         &mut failures.roots,
         |roots, passed| {
-            let Some(needed) = blocks_seen.claims(passed.needed) else { return };
+            let Some(needed) = blocks_seen.claims(passed.needed) else {
+                return;
+            };
             let produced = passed.uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block);
             let produced = names(blocks_seen, produced);
             // A host read has no bytes of its own that a path could lead to.
             if produced.is_empty() {
                 return;
             }
-            let step =
-                NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
+            let step = NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
             roots.for_each_mut(passed.set, |root| {
                 root.skips.record(&step);
             });
         },
         |roots, scope, set| {
-            let Some(scope) = scopes.get_mut(scope) else { return false };
+            let Some(scope) = scopes.get_mut(scope) else {
+                return false;
+            };
             let wider = match scope.late {
                 None => {
                     roots.hold(&set);

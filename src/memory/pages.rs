@@ -228,7 +228,10 @@ impl<S: PageSource> Pages<S> {
         let room = self.room(source, kind);
         // A page for one small block is better than none when there is no room for a shared one.
         let (size, whole) = match whole {
-            false if self.limits.page_size.min(self.limits.max_page) <= room && self.limits.page_size <= self.limits.max_page => {
+            false
+                if self.limits.page_size.min(self.limits.max_page) <= room
+                    && self.limits.page_size <= self.limits.max_page =>
+            {
                 (self.limits.page_size, false)
             }
             _ => (padded, true),
@@ -265,8 +268,13 @@ impl<S: PageSource> Pages<S> {
     fn room(&self, source: &S, kind: MemoryKind) -> u64 {
         let all: u64 = self.usage.iter().map(|usage| usage.reserved).sum();
         let heap = self.limits.heap_size[kind as usize];
-        let on_heap: u64 =
-            self.usage.iter().zip(self.limits.heap_size).filter(|(_, size)| *size == heap).map(|(u, _)| u.reserved).sum();
+        let on_heap: u64 = self
+            .usage
+            .iter()
+            .zip(self.limits.heap_size)
+            .filter(|(_, size)| *size == heap)
+            .map(|(u, _)| u.reserved)
+            .sum();
         let left = self.limits.cap.saturating_sub(all).min(heap.saturating_sub(on_heap));
         left.min(source.budget(kind).unwrap_or(u64::MAX))
     }
@@ -303,7 +311,9 @@ impl<S: PageSource> Pages<S> {
             .map(|(key, _)| key)
             .collect();
         for key in idle {
-            let Some(page) = self.pages.remove(key) else { continue };
+            let Some(page) = self.pages.remove(key) else {
+                continue;
+            };
             self.by_purpose[page.purpose.index()].retain(|other| *other != key);
             self.usage[page.purpose.kind() as usize].reserved -= page.size;
             bytes += page.size;

@@ -80,7 +80,10 @@ impl<S: PageSource> Memory<S> {
 
     /// The label of a buffer.
     pub fn label(&self, buffer: Handle) -> &str {
-        self.buffers.get(buffer).and_then(|buffer| self.blocks.get(buffer.block)).map_or("", |block| &block.claims.name.label)
+        self.buffers
+            .get(buffer)
+            .and_then(|buffer| self.blocks.get(buffer.block))
+            .map_or("", |block| &block.claims.name.label)
     }
 }
 

@@ -64,7 +64,6 @@ pub struct Launch<'a, B: Backend + ?Sized> {
     pub label: &'a str,
 }
 
-
 /// What a kernel is, as the module and the device say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelInfo {
@@ -156,7 +155,13 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
 
     /// Hands a closed recording to `queue`, to run after `waits` and to signal `signal`. Never blocks on the device.
     /// Called without the device lock; calls for one queue are serialized by the driver.
-    fn submit(&self, queue: usize, recording: &mut Self::Recording, waits: &[Point], signal: Point) -> Result<(), Fault>;
+    fn submit(
+        &self,
+        queue: usize,
+        recording: &mut Self::Recording,
+        waits: &[Point],
+        signal: Point,
+    ) -> Result<(), Fault>;
     /// The last batch of `slot` that completed.
     fn completed(&self, slot: u32) -> Result<u64, Fault>;
     /// Waits until the slot's timeline reaches the batch; false when `timeout_ns` passes first.

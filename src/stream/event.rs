@@ -121,7 +121,9 @@ impl<B: Backend> EventStreams<B> {
         let own = self.pool.try_get(slot);
         hazard::conflicts(hazards, start, end, writes, |mark| {
             let other = mark.point.slot;
-            let Some(theirs) = self.pool.try_get(other) else { return };
+            let Some(theirs) = self.pool.try_get(other) else {
+                return;
+            };
             // Work that never ran cannot stand for what it was to come after.
             if mark.point.batch <= theirs.refused {
                 need.everything |= own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals);
@@ -267,11 +269,15 @@ impl<B: Backend> EventStreams<B> {
     /// Closes the slot's recording and puts it on its way. A recording that cannot be closed fails as a whole.
     pub fn close(&mut self, backend: &B, slot: u32) -> Result<(), (Point, Fault)> {
         let queue = self.queue_of(slot);
-        let Some(own) = self.pool.try_get_mut(slot) else { return Ok(()) };
+        let Some(own) = self.pool.try_get_mut(slot) else {
+            return Ok(());
+        };
         if own.recorded == 0 {
             return Ok(());
         }
-        let Some(mut recording) = own.recording.take() else { return Ok(()) };
+        let Some(mut recording) = own.recording.take() else {
+            return Ok(());
+        };
         let point = Point { slot, batch: own.open };
         own.open += 1;
         own.recorded = 0;
@@ -310,7 +316,9 @@ impl<B: Backend> EventStreams<B> {
     /// What the device answered.
     pub fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
         let Point { slot, batch } = submission.point;
-        let Some(own) = self.pool.try_get_mut(slot) else { return };
+        let Some(own) = self.pool.try_get_mut(slot) else {
+            return;
+        };
         own.settled = own.settled.max(batch);
         if accepted {
             own.accepted = batch;
@@ -338,9 +346,9 @@ impl<B: Backend> EventStreams<B> {
 
     /// Whether a batch is over: complete, or refused with everything before it complete.
     pub fn is_complete(&self, point: Point) -> bool {
-        self.pool.try_get(point.slot).is_none_or(|own| {
-            point.batch <= own.settled && point.batch.min(own.accepted) <= own.complete
-        })
+        self.pool
+            .try_get(point.slot)
+            .is_none_or(|own| point.batch <= own.settled && point.batch.min(own.accepted) <= own.complete)
     }
 
     /// Asks the device how far it came, and takes back what is over.
