@@ -126,8 +126,12 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     /// Makes the slot's timeline and whatever else it records with. Called once for each slot, on first use.
     fn slot_create(&self, slot: u32) -> Result<(), Fault>;
 
-    /// Validates, reflects and compiles. Takes no lock of the device's; may be slow.
-    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Fault>;
+    /// Validates, reflects and compiles. Takes no lock of the device's; may be slow. A module that can be parsed but
+    /// not used still says what its kernel would have been (R8).
+    fn kernel_create(
+        &self,
+        source: &KernelSource<'_>,
+    ) -> Result<(Self::Kernel, KernelInfo), (Fault, Option<KernelInfo>)>;
 
     /// Opens the recording of a batch of `slot`.
     fn begin(&self, slot: u32) -> Result<Self::Recording, Fault>;
