@@ -1,1 +1,3 @@
 //! vulkan
+
+pub mod spirv;
