@@ -434,7 +434,7 @@ fn a_module_that_cannot_be_used_says_why() {
         let good: &[u8] = include_bytes!("vulkan_backend/scale.spv");
         for (code, entry) in [(&good[..good.len() / 2], "main"), (&[], "main"), (good, "missing"), (good, "ma\0in")] {
             let source = KernelSource { code, entry, constants: &[], label: "bad", trusted: false };
-            let (fault, _) = backend.kernel_create(&source).err().expect("refused");
+            let fault = backend.kernel_create(&source).err().expect("refused").fault;
             assert_eq!(fault.code, Code::InvalidShader, "{fault:?}");
             assert!(!fault.message.is_empty());
         }

@@ -111,6 +111,21 @@ pub struct KernelSource<'a> {
     pub trusted: bool,
 }
 
+/// Why a kernel cannot run, and what its module still says of its bindings (R8).
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// What was answered.
+    pub fault: Fault,
+    /// What could be reflected before it failed.
+    pub info: Option<KernelInfo>,
+}
+
+impl From<Fault> for Rejected {
+    fn from(fault: Fault) -> Rejected {
+        Rejected { fault, info: None }
+    }
+}
+
 /// A device that streams record for.
 ///
 /// Calls with the same `Recording` are never concurrent; all others may be.
@@ -126,12 +141,8 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     /// Makes the slot's timeline and whatever else it records with. Called once for each slot, on first use.
     fn slot_create(&self, slot: u32) -> Result<(), Fault>;
 
-    /// Validates, reflects and compiles. Takes no lock of the device's; may be slow. A module that can be parsed but
-    /// not used still says what its kernel would have been (R8).
-    fn kernel_create(
-        &self,
-        source: &KernelSource<'_>,
-    ) -> Result<(Self::Kernel, KernelInfo), (Fault, Option<KernelInfo>)>;
+    /// Validates, reflects and compiles. Takes no lock of the device's; may be slow.
+    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Rejected>;
 
     /// Opens the recording of a batch of `slot`.
     fn begin(&self, slot: u32) -> Result<Self::Recording, Fault>;

@@ -30,7 +30,7 @@ pub use stream::Recording;
 use crate::code::Code;
 use crate::error::Fault;
 use crate::memory::{MemoryKind, PageSource};
-use crate::stream::backend::{self, Binding, KernelInfo, KernelSource, Launch, Limits, Point};
+use crate::stream::backend::{self, Binding, KernelInfo, KernelSource, Launch, Limits, Point, Rejected};
 use ash::vk;
 use device::Gpu;
 use indirect::CountCheck;
@@ -300,21 +300,18 @@ impl backend::Backend for Backend {
         self.slots.create(slot, &self.gpu)
     }
 
-    fn kernel_create(
-        &self,
-        source: &KernelSource<'_>,
-    ) -> Result<(Kernel, KernelInfo), (Fault, Option<KernelInfo>)> {
+    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Kernel, KernelInfo), Rejected> {
         messages::begin_operation();
         let source = KernelSource { trusted: source.trusted || self.trust_modules, ..*source };
         let spirv::Module { words, info, needs } =
             spirv::inspect(&source, &modules::limits(&self.gpu, self.limits.max_bindings))
-                .map_err(|rejected| (rejected.fault, rejected.info))?;
+                .map_err(|rejected| Rejected { fault: rejected.fault, info: rejected.info })?;
         let built = needs
             .check(|feature| modules::has(&self.gpu, feature))
             .and_then(|()| self.build(&source, &words, &info));
         match built {
             Ok(kernel) => Ok((kernel, info)),
-            Err(fault) => Err((fault, Some(info))),
+            Err(fault) => Err(Rejected { fault, info: Some(info) }),
         }
     }
 
