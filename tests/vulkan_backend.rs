@@ -5,8 +5,9 @@
 
 use std::process::Command;
 use tidegate::code::Code;
+use tidegate::failure::Point;
 use tidegate::memory::{MemoryKind, PageSource};
-use tidegate::stream::backend::{Backend as _, Binding, Grid, KernelInfo, KernelSource, Launch, Point};
+use tidegate::stream::backend::{Backend as _, Binding, Grid, KernelInfo, KernelSource, Launch};
 use tidegate::vulkan::{
     Backend, Containment, DeviceType, Disabled, Kernel, Options, Page, Recording, Select, describe, device_count,
     validation_message_count,

@@ -29,8 +29,9 @@ pub use stream::Recording;
 
 use crate::code::Code;
 use crate::error::Fault;
+use crate::failure::Point;
 use crate::memory::{MemoryKind, PageSource};
-use crate::stream::backend::{self, Binding, KernelInfo, KernelSource, Launch, Limits, Point, Rejected};
+use crate::stream::backend::{self, Binding, KernelInfo, KernelSource, Launch, Limits, Rejected};
 use ash::vk;
 use device::Gpu;
 use indirect::CountCheck;

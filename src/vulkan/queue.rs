@@ -2,7 +2,7 @@
 
 use super::device::Gpu;
 use crate::error::Fault;
-use crate::stream::backend::Point;
+use crate::failure::Point;
 use ash::vk;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
