@@ -387,6 +387,18 @@ fn descriptors_outside_the_layout_are_refused() {
 }
 
 #[test]
+fn a_built_in_of_another_type_is_refused() {
+    const LOCAL_INVOCATION_INDEX: u32 = 29;
+    const GLOBAL_INVOCATION_ID: u32 = 28;
+    let scalar = edited(&load("scale"), |op, words| {
+        if op == OP_DECORATE && words[2] == BUILT_IN && words[3] == GLOBAL_INVOCATION_ID {
+            words[3] = LOCAL_INVOCATION_INDEX;
+        }
+    });
+    rejected(&scalar, Code::InvalidShader, "LocalInvocationIndex");
+}
+
+#[test]
 fn more_bindings_than_the_device_has_are_a_limit() {
     let limits = ModuleLimits { max_bindings: 8, ..roomy() };
     let rejected = refused(inspect(&source(&load("access")), &limits), Code::LimitExceeded, "9 buffers");

@@ -180,15 +180,7 @@ fn check_layout(index: &Index<'_>, accesses: &Accesses, limits: &ModuleLimits, f
             StorageClass::Uniform | StorageClass::StorageBuffer | StorageClass::UniformConstant => {
                 check_resource(index, variable, class, pointee, used, limits, faults);
             }
-            StorageClass::Input if used => {
-                let members = index.defined_by(pointee, Op::TypeStruct).map_or(0, |block| block.operands.len() as u32);
-                let builtin = index.has(variable, Decoration::BuiltIn)
-                    || (0..members).any(|member| index.member_has(pointee, member, Decoration::BuiltIn));
-                if !builtin {
-                    let name = describe(index, variable);
-                    faults.add(Code::InvalidShader, format!("{name} is an input, and a kernel has built-in ones only"));
-                }
-            }
+            StorageClass::Input if used => check_input(index, variable, pointee, faults),
             StorageClass::Input | StorageClass::Workgroup | StorageClass::Private | StorageClass::PushConstant => {}
             _ if used => {
                 let name = describe(index, variable);
@@ -196,6 +188,42 @@ fn check_layout(index: &Index<'_>, accesses: &Accesses, limits: &ModuleLimits, f
             }
             _ => {}
         }
+    }
+}
+
+/// Drivers build the value of a built-in without looking at the type that the module gives it, and the validator does
+/// not look at all of them.
+fn check_input(index: &Index<'_>, variable: u32, pointee: u32, faults: &mut Faults) {
+    let Some(builtin) = index.builtin(variable) else {
+        let name = describe(index, variable);
+        faults.add(Code::InvalidShader, format!("{name} is an input, and a kernel has built-in ones only"));
+        return;
+    };
+    let parts = match builtin {
+        BuiltIn::NumWorkgroups | BuiltIn::WorkgroupId | BuiltIn::LocalInvocationId | BuiltIn::GlobalInvocationId => 3,
+        BuiltIn::LocalInvocationIndex
+        | BuiltIn::SubgroupId
+        | BuiltIn::NumSubgroups
+        | BuiltIn::SubgroupSize
+        | BuiltIn::SubgroupLocalInvocationId => 1,
+        BuiltIn::SubgroupEqMask
+        | BuiltIn::SubgroupGeMask
+        | BuiltIn::SubgroupGtMask
+        | BuiltIn::SubgroupLeMask
+        | BuiltIn::SubgroupLtMask => 4,
+        _ => {
+            faults.add(Code::Unsupported, format!("the module reads the built-in {builtin:?}, which is not supported"));
+            return;
+        }
+    };
+    let (scalar, count) = match index.defined_by(pointee, Op::TypeVector) {
+        Some(vector) => (id_at(vector, 0).unwrap_or(0), literal_at(&vector.operands, 1)),
+        None => (pointee, Some(1)),
+    };
+    let int = index.defined_by(scalar, Op::TypeInt).and_then(|int| literal_at(&int.operands, 0));
+    if (int, count) != (Some(32), Some(parts)) {
+        let message = format!("the built-in {builtin:?} is not declared as {parts} integers of 32 bits");
+        faults.add(Code::InvalidShader, message);
     }
 }
 
