@@ -267,12 +267,8 @@ fn a_missing_entry_point_is_named_with_those_there_are() {
 fn needs_name_capability_and_feature() {
     let needs = accepted(&load("int64")).needs;
     let features: Vec<Feature> = needs.0.iter().map(|need| need.feature).collect();
-    let expected = [
-        Feature::ShaderInt64,
-        Feature::ShaderBufferInt64Atomics,
-        Feature::SubgroupBasic,
-        Feature::SubgroupArithmetic,
-    ];
+    let expected =
+        [Feature::ShaderInt64, Feature::ShaderBufferInt64Atomics, Feature::SubgroupBasic, Feature::SubgroupArithmetic];
     assert!(expected.iter().all(|feature| features.contains(feature)), "{features:?}");
     assert!(!features.contains(&Feature::ShaderSharedInt64Atomics), "only buffers have 64-bit atomics here");
     needs.check(|_| true).unwrap();

@@ -1,11 +1,11 @@
 //! The entry point's bindings, group size, push constants and limits.
 
+use super::ModuleLimits;
 use super::access::{Accesses, Touch, infer, promises};
 use super::constants::Constants;
 use super::index::Index;
 use super::needs::{Needs, needs};
 use super::parse::{Parsed, id_at, literal_at};
-use super::ModuleLimits;
 use crate::code::Code;
 use crate::error::Fault;
 use crate::stream::backend::{BindingInfo, KernelInfo, KernelSource};
@@ -184,7 +184,10 @@ fn check_layout(index: &Index<'_>, accesses: &Accesses, limits: &ModuleLimits, f
             StorageClass::Input | StorageClass::Workgroup | StorageClass::Private | StorageClass::PushConstant => {}
             _ if used => {
                 let name = describe(index, variable);
-                faults.add(Code::Unsupported, format!("{name} is of the storage class {class:?}, which is not supported"));
+                faults.add(
+                    Code::Unsupported,
+                    format!("{name} is of the storage class {class:?}, which is not supported"),
+                );
             }
             _ => {}
         }
@@ -279,8 +282,9 @@ fn check_resource(
     }
     if set >= limits.max_sets {
         let most = limits.max_sets;
-        let message =
-            format!("{name} uses a descriptor outside the layout: it is in set {set}, and the device binds {most} sets");
+        let message = format!(
+            "{name} uses a descriptor outside the layout: it is in set {set}, and the device binds {most} sets"
+        );
         faults.add(Code::LimitExceeded, message);
     }
     if binding > limits.max_binding_number {
@@ -380,21 +384,22 @@ fn group_size(
     // The built-in takes the place of the execution mode.
     let size = match sized {
         Some(id) => constants.triple(id),
-        None => modes.find_map(|instruction| match (instruction.class.opcode, instruction.operands.get(1)) {
-            (Op::ExecutionMode, Some(Operand::ExecutionMode(ExecutionMode::LocalSize))) => {
-                let part = |position| literal_at(&instruction.operands, position).map(u64::from);
-                Some(part(2).zip(part(3)).zip(part(4)).map(|((x, y), z)| [x, y, z]))
-            }
-            (Op::ExecutionModeId, Some(Operand::ExecutionMode(ExecutionMode::LocalSizeId))) => {
-                let part = |position| constants.scalar(id_at(instruction, position)?);
-                Some(part(2).zip(part(3)).zip(part(4)).map(|((x, y), z)| [x, y, z]))
-            }
-            _ => None,
-        })
-        .unwrap_or_else(|| {
-            faults.add(Code::InvalidShader, "the entry point states no group size".into());
-            None
-        }),
+        None => modes
+            .find_map(|instruction| match (instruction.class.opcode, instruction.operands.get(1)) {
+                (Op::ExecutionMode, Some(Operand::ExecutionMode(ExecutionMode::LocalSize))) => {
+                    let part = |position| literal_at(&instruction.operands, position).map(u64::from);
+                    Some(part(2).zip(part(3)).zip(part(4)).map(|((x, y), z)| [x, y, z]))
+                }
+                (Op::ExecutionModeId, Some(Operand::ExecutionMode(ExecutionMode::LocalSizeId))) => {
+                    let part = |position| constants.scalar(id_at(instruction, position)?);
+                    Some(part(2).zip(part(3)).zip(part(4)).map(|((x, y), z)| [x, y, z]))
+                }
+                _ => None,
+            })
+            .unwrap_or_else(|| {
+                faults.add(Code::InvalidShader, "the entry point states no group size".into());
+                None
+            }),
     };
     let Some(size) = size else {
         faults.add(Code::Unsupported, "the group size depends on constants that cannot be evaluated".into());
