@@ -267,12 +267,8 @@ fn a_missing_entry_point_is_named_with_those_there_are() {
 fn needs_name_capability_and_feature() {
     let needs = accepted(&load("int64")).needs;
     let features: Vec<Feature> = needs.0.iter().map(|need| need.feature).collect();
-    let expected = [
-        Feature::ShaderInt64,
-        Feature::ShaderBufferInt64Atomics,
-        Feature::SubgroupBasic,
-        Feature::SubgroupArithmetic,
-    ];
+    let expected =
+        [Feature::ShaderInt64, Feature::ShaderBufferInt64Atomics, Feature::SubgroupBasic, Feature::SubgroupArithmetic];
     assert!(expected.iter().all(|feature| features.contains(feature)), "{features:?}");
     assert!(!features.contains(&Feature::ShaderSharedInt64Atomics), "only buffers have 64-bit atomics here");
     needs.check(|_| true).unwrap();
@@ -384,6 +380,18 @@ fn descriptors_outside_the_layout_are_refused() {
         })
     };
     rejected(&unused, Code::InvalidShader, "\"never\" uses a descriptor outside the layout");
+}
+
+#[test]
+fn a_built_in_of_another_type_is_refused() {
+    const LOCAL_INVOCATION_INDEX: u32 = 29;
+    const GLOBAL_INVOCATION_ID: u32 = 28;
+    let scalar = edited(&load("scale"), |op, words| {
+        if op == OP_DECORATE && words[2] == BUILT_IN && words[3] == GLOBAL_INVOCATION_ID {
+            words[3] = LOCAL_INVOCATION_INDEX;
+        }
+    });
+    rejected(&scalar, Code::InvalidShader, "LocalInvocationIndex");
 }
 
 #[test]

@@ -82,8 +82,9 @@ impl Constants {
         }
     }
 
-    /// The three numbers of a vector.
+    /// The numbers of a vector of three integers of 32 bits.
     pub(super) fn triple(&self, id: u32) -> Option<[u64; 3]> {
+        let Some(Shape::Int { width: 32, .. }) = self.value_shapes.get(&id) else { return None };
         let Value::Composite(parts) = self.values.get(&id)? else { return None };
         let [Some(Value::Scalar(x)), Some(Value::Scalar(y)), Some(Value::Scalar(z))] = **parts else { return None };
         Some([x, y, z])

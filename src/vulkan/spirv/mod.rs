@@ -11,8 +11,12 @@
 //!    expect a malformed module, but all of it does: without a validator it is all there is.
 //! 4. *The entry point*, which decides what else of the module matters.
 //! 5. *The layout.* What the validator does not see, as it knows no pipeline layout: variables without a place in one,
-//!    or with a place outside it, or of a kind that no binding of ours is. Drivers look these up unchecked.
+//!    or with a place outside it, or of a kind that no binding of ours is, and built-ins of another type than their
+//!    own. Drivers look these up unchecked.
 //! 6. *Limits* that depend on the device and on specialization: group size, shared and private memory, push constants.
+//!
+//! What a kernel does once it runs is not seen here: an index past the end of shared memory or an endless loop passes
+//! every check, as Vulkan's robust access is for buffers only.
 //!
 //! A module that fails may still say what its bindings are, as the outputs of a broken kernel are claimed by that (R8).
 //! One that the validator refused is a poor witness, though: there a binding is `Read` only where the module promises

@@ -143,11 +143,7 @@ const TABLE: &[(Capability, &str, Option<Feature>)] = {
         ),
         (Capability::VariablePointers, "VariablePointers", Some(VariablePointers)),
         (Capability::VulkanMemoryModel, "VulkanMemoryModel", Some(VulkanMemoryModel)),
-        (
-            Capability::VulkanMemoryModelDeviceScope,
-            "VulkanMemoryModelDeviceScope",
-            Some(VulkanMemoryModelDeviceScope),
-        ),
+        (Capability::VulkanMemoryModelDeviceScope, "VulkanMemoryModelDeviceScope", Some(VulkanMemoryModelDeviceScope)),
         (Capability::DotProduct, "DotProduct", Some(ShaderIntegerDotProduct)),
         (Capability::DotProductInputAll, "DotProductInputAll", Some(ShaderIntegerDotProduct)),
         (Capability::DotProductInput4x8Bit, "DotProductInput4x8Bit", Some(ShaderIntegerDotProduct)),
@@ -157,11 +153,7 @@ const TABLE: &[(Capability, &str, Option<Feature>)] = {
         (Capability::GroupNonUniformArithmetic, "GroupNonUniformArithmetic", Some(SubgroupArithmetic)),
         (Capability::GroupNonUniformBallot, "GroupNonUniformBallot", Some(SubgroupBallot)),
         (Capability::GroupNonUniformShuffle, "GroupNonUniformShuffle", Some(SubgroupShuffle)),
-        (
-            Capability::GroupNonUniformShuffleRelative,
-            "GroupNonUniformShuffleRelative",
-            Some(SubgroupShuffleRelative),
-        ),
+        (Capability::GroupNonUniformShuffleRelative, "GroupNonUniformShuffleRelative", Some(SubgroupShuffleRelative)),
         (Capability::GroupNonUniformClustered, "GroupNonUniformClustered", Some(SubgroupClustered)),
         (Capability::GroupNonUniformQuad, "GroupNonUniformQuad", Some(SubgroupQuad)),
     ]

@@ -52,7 +52,9 @@ pub(super) fn to_words(code: &[u8]) -> Result<Vec<u32>, Fault> {
         first if first.swap_bytes() == spirv::MAGIC_NUMBER => u32::from_be_bytes,
         first => {
             let magic = spirv::MAGIC_NUMBER;
-            return Err(invalid(format!("the module begins with {first:#010x} where SPIR-V begins with {magic:#010x}")));
+            return Err(invalid(format!(
+                "the module begins with {first:#010x} where SPIR-V begins with {magic:#010x}"
+            )));
         }
     };
     Ok(chunks.iter().map(|&chunk| decode(chunk)).collect())

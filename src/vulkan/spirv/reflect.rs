@@ -1,11 +1,11 @@
 //! The entry point's bindings, group size, push constants and limits.
 
+use super::ModuleLimits;
 use super::access::{Accesses, Touch, infer, promises};
 use super::constants::Constants;
 use super::index::Index;
 use super::needs::{Needs, needs};
 use super::parse::{Parsed, id_at, literal_at};
-use super::ModuleLimits;
 use crate::code::Code;
 use crate::error::Fault;
 use crate::stream::backend::{BindingInfo, KernelInfo, KernelSource};
@@ -180,22 +180,53 @@ fn check_layout(index: &Index<'_>, accesses: &Accesses, limits: &ModuleLimits, f
             StorageClass::Uniform | StorageClass::StorageBuffer | StorageClass::UniformConstant => {
                 check_resource(index, variable, class, pointee, used, limits, faults);
             }
-            StorageClass::Input if used => {
-                let members = index.defined_by(pointee, Op::TypeStruct).map_or(0, |block| block.operands.len() as u32);
-                let builtin = index.has(variable, Decoration::BuiltIn)
-                    || (0..members).any(|member| index.member_has(pointee, member, Decoration::BuiltIn));
-                if !builtin {
-                    let name = describe(index, variable);
-                    faults.add(Code::InvalidShader, format!("{name} is an input, and a kernel has built-in ones only"));
-                }
-            }
+            StorageClass::Input if used => check_input(index, variable, pointee, faults),
             StorageClass::Input | StorageClass::Workgroup | StorageClass::Private | StorageClass::PushConstant => {}
             _ if used => {
                 let name = describe(index, variable);
-                faults.add(Code::Unsupported, format!("{name} is of the storage class {class:?}, which is not supported"));
+                faults.add(
+                    Code::Unsupported,
+                    format!("{name} is of the storage class {class:?}, which is not supported"),
+                );
             }
             _ => {}
         }
+    }
+}
+
+/// Drivers build the value of a built-in without looking at the type that the module gives it, and the validator does
+/// not look at all of them.
+fn check_input(index: &Index<'_>, variable: u32, pointee: u32, faults: &mut Faults) {
+    let Some(builtin) = index.builtin(variable) else {
+        let name = describe(index, variable);
+        faults.add(Code::InvalidShader, format!("{name} is an input, and a kernel has built-in ones only"));
+        return;
+    };
+    let parts = match builtin {
+        BuiltIn::NumWorkgroups | BuiltIn::WorkgroupId | BuiltIn::LocalInvocationId | BuiltIn::GlobalInvocationId => 3,
+        BuiltIn::LocalInvocationIndex
+        | BuiltIn::SubgroupId
+        | BuiltIn::NumSubgroups
+        | BuiltIn::SubgroupSize
+        | BuiltIn::SubgroupLocalInvocationId => 1,
+        BuiltIn::SubgroupEqMask
+        | BuiltIn::SubgroupGeMask
+        | BuiltIn::SubgroupGtMask
+        | BuiltIn::SubgroupLeMask
+        | BuiltIn::SubgroupLtMask => 4,
+        _ => {
+            faults.add(Code::Unsupported, format!("the module reads the built-in {builtin:?}, which is not supported"));
+            return;
+        }
+    };
+    let (scalar, count) = match index.defined_by(pointee, Op::TypeVector) {
+        Some(vector) => (id_at(vector, 0).unwrap_or(0), literal_at(&vector.operands, 1)),
+        None => (pointee, Some(1)),
+    };
+    let int = index.defined_by(scalar, Op::TypeInt).and_then(|int| literal_at(&int.operands, 0));
+    if (int, count) != (Some(32), Some(parts)) {
+        let message = format!("the built-in {builtin:?} is not declared as {parts} integers of 32 bits");
+        faults.add(Code::InvalidShader, message);
     }
 }
 
@@ -251,8 +282,9 @@ fn check_resource(
     }
     if set >= limits.max_sets {
         let most = limits.max_sets;
-        let message =
-            format!("{name} uses a descriptor outside the layout: it is in set {set}, and the device binds {most} sets");
+        let message = format!(
+            "{name} uses a descriptor outside the layout: it is in set {set}, and the device binds {most} sets"
+        );
         faults.add(Code::LimitExceeded, message);
     }
     if binding > limits.max_binding_number {
@@ -352,21 +384,22 @@ fn group_size(
     // The built-in takes the place of the execution mode.
     let size = match sized {
         Some(id) => constants.triple(id),
-        None => modes.find_map(|instruction| match (instruction.class.opcode, instruction.operands.get(1)) {
-            (Op::ExecutionMode, Some(Operand::ExecutionMode(ExecutionMode::LocalSize))) => {
-                let part = |position| literal_at(&instruction.operands, position).map(u64::from);
-                Some(part(2).zip(part(3)).zip(part(4)).map(|((x, y), z)| [x, y, z]))
-            }
-            (Op::ExecutionModeId, Some(Operand::ExecutionMode(ExecutionMode::LocalSizeId))) => {
-                let part = |position| constants.scalar(id_at(instruction, position)?);
-                Some(part(2).zip(part(3)).zip(part(4)).map(|((x, y), z)| [x, y, z]))
-            }
-            _ => None,
-        })
-        .unwrap_or_else(|| {
-            faults.add(Code::InvalidShader, "the entry point states no group size".into());
-            None
-        }),
+        None => modes
+            .find_map(|instruction| match (instruction.class.opcode, instruction.operands.get(1)) {
+                (Op::ExecutionMode, Some(Operand::ExecutionMode(ExecutionMode::LocalSize))) => {
+                    let part = |position| literal_at(&instruction.operands, position).map(u64::from);
+                    Some(part(2).zip(part(3)).zip(part(4)).map(|((x, y), z)| [x, y, z]))
+                }
+                (Op::ExecutionModeId, Some(Operand::ExecutionMode(ExecutionMode::LocalSizeId))) => {
+                    let part = |position| constants.scalar(id_at(instruction, position)?);
+                    Some(part(2).zip(part(3)).zip(part(4)).map(|((x, y), z)| [x, y, z]))
+                }
+                _ => None,
+            })
+            .unwrap_or_else(|| {
+                faults.add(Code::InvalidShader, "the entry point states no group size".into());
+                None
+            }),
     };
     let Some(size) = size else {
         faults.add(Code::Unsupported, "the group size depends on constants that cannot be evaluated".into());
