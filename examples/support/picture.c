@@ -1,3 +1,4 @@
+#define _POSIX_C_SOURCE 200809L /* for mkdir */
 #include "picture.h"
 
 #include <errno.h>
@@ -5,6 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _WIN32
+#include <direct.h>
+#define mkdir(path, mode) _mkdir(path)
+#else
+#include <sys/stat.h>
+#endif
 
 bool picture_create(struct picture *picture, uint32_t width, uint32_t height)
 {
@@ -128,4 +135,12 @@ bool files_equal(const char *a, const char *b)
     free(a_bytes);
     free(b_bytes);
     return equal;
+}
+
+bool folder_create(const char *path)
+{
+    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+        return true;
+    fprintf(stderr, "cannot create %s: %s\n", path, strerror(errno));
+    return false;
 }

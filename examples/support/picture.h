@@ -26,5 +26,6 @@ uint32_t picture_difference(const struct picture *a, const struct picture *b);
 /* The bytes of a file, allocated, or NULL; what is wrong goes to stderr. */
 unsigned char *file_load(const char *path, size_t *size);
 bool files_equal(const char *a, const char *b);
+bool folder_create(const char *path); /* it may be there already */
 
 #endif
