@@ -10,6 +10,16 @@
 
 enum { COUNT = 1000 };
 
+static int tell_why(void)
+{
+    tg_report report = {0};
+
+    if (tg_last_report(&report) == TG_OK)
+        fprintf(stderr, "%s\n", tg_report_text(report).data);
+    tg_report_release(report);
+    return EXIT_FAILURE;
+}
+
 int main(void)
 {
     static uint32_t numbers[COUNT], doubled[COUNT];
@@ -24,11 +34,12 @@ int main(void)
     for (uint32_t i = 0; i < COUNT; ++i)
         numbers[i] = i;
 
-    /* No result is looked at but the last: whatever fails on the way, the read at the end fails on it. */
     tg_device device = {0};
     tg_device_desc device_desc = TG_DEVICE_DESC_INIT;
-    tg_device_create(&device_desc, &device);
+    if (tg_device_create(&device_desc, &device) != TG_OK)
+        return tell_why();
 
+    /* From here on only the read looks at its result: whatever failed before it, the bytes it asks for carry it. */
     tg_buffer from = {0}, to = {0};
     tg_buffer_desc buffer_desc = TG_BUFFER_DESC_INIT;
     buffer_desc.size = sizeof numbers;
@@ -52,21 +63,14 @@ int main(void)
     tg_launch(device, &launch_desc);
 
     const tg_result result = tg_buffer_read(device, 0, doubled, sizeof doubled, to_slice, TG_WAIT_FOREVER);
-    uint32_t wrong = 0;
-    for (uint32_t i = 0; i < COUNT; ++i)
-        wrong += doubled[i] != 2 * i;
-    if (result == TG_OK && wrong == 0) {
-        printf("%d numbers doubled\n", COUNT);
-    } else {
-        tg_report report = {0};
-        fprintf(stderr, "%s, %u numbers wrong\n", tg_result_name(result), wrong);
-        if (tg_last_report(&report) == TG_OK)
-            fprintf(stderr, "%s\n", tg_report_text(report).data);
-        tg_report_release(report);
-    }
+    int status = result == TG_OK ? EXIT_SUCCESS : tell_why();
+    for (uint32_t i = 0; status == EXIT_SUCCESS && i < COUNT; ++i)
+        if (doubled[i] != 2 * i)
+            status = EXIT_FAILURE;
+    printf("%d numbers doubled: %s\n", COUNT, status == EXIT_SUCCESS ? "right" : "wrong");
     tg_kernel_destroy(device, kernel);
     tg_buffer_destroy(device, to);
     tg_buffer_destroy(device, from);
     tg_device_destroy(device, TG_WAIT_FOREVER);
-    return result == TG_OK && wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status;
 }
