@@ -13,9 +13,10 @@ enum { COUNT = 1000 };
 static int tell_why(void)
 {
     tg_report report = {0};
+    tg_str text;
 
-    if (tg_last_report(&report) == TG_OK)
-        fprintf(stderr, "%s\n", tg_report_text(report).data);
+    if (tg_last_report(&report) == TG_OK && tg_report_text(report, &text) == TG_OK)
+        fprintf(stderr, "%s\n", text.data);
     tg_report_release(report);
     return EXIT_FAILURE;
 }
