@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-enum { TABLE_COLUMNS = 6, TABLE_CELL = 96, TABLE_ROWS = 128 };
+enum { TABLE_COLUMNS = 6, TABLE_CELL = 512, TABLE_ROWS = 64 };
 
 struct table {
     char cells[TABLE_ROWS][TABLE_COLUMNS][TABLE_CELL];
