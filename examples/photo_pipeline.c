@@ -73,7 +73,7 @@ static void check_report(tg_report report, enum fault fault)
     tg_step_info step = TG_STEP_INFO_INIT;
     size_t roots = 0;
 
-    go_on(tg_report_failure_count(report, &roots), run);
+    tg_report_failure_count(report, &roots);
     expect(roots == 1, "%s: the read has %zu roots", run, roots);
     if (tg_report_failure(report, 0, &root) != TG_OK) {
         expect(false, "%s: no root", run);
@@ -182,12 +182,11 @@ static bool untouched(const struct picture *picture)
     return true;
 }
 
-static bool run_broken(tg_device device, const struct picture *photo, const struct picture clean[PICTURES],
-                       enum fault fault, tg_report *report)
+static bool run_broken(tg_device device, const struct picture *photo, enum fault fault, tg_report *report)
 {
     const char *run = faults[fault].run, *repaired = faults[fault].repaired;
     const enum stage spoilt = picture_makers[faults[fault].spoilt];
-    char path[512], clean_path[512], cell[TABLE_CELL];
+    char path[512], clean_path[512];
     char paths[STAGES][512] = {{0}};
     const char *checks[STAGES] = {"", "", "", "", "", "", ""};
     struct picture out = {0};
@@ -207,8 +206,10 @@ static bool run_broken(tg_device device, const struct picture *photo, const stru
             expect(p.outcomes[picture_makers[i]] == TG_SKIPPED, "%s: %s gives %s", run, stages[picture_makers[i]].name,
                    name_of(p.outcomes[picture_makers[i]]));
             snprintf(paths[picture_makers[i]], sizeof paths[0], "none: %s", name_of(result));
-            if (i == COMPOSITE_PICTURE && tg_last_report(report) == TG_OK)
+            if (i == COMPOSITE_PICTURE) {
+                expect(tg_last_report(report) == TG_OK, "%s: no report", run);
                 check_report(*report, fault);
+            }
         } else {
             expect(result == TG_OK, "%s: reading %s gives %s", run, picture_names[i], name_of(result));
             picture_path(paths[picture_makers[i]], run, i);
@@ -231,15 +232,16 @@ static bool run_broken(tg_device device, const struct picture *photo, const stru
     memset(out.pixels, 0xa5, picture_size(&out));
     const tg_result result = pipeline_read(&p, COMPOSITE_PICTURE, &out);
     expect(result == TG_OK, "%s: reading the composite gives %s", repaired, name_of(result));
-    expect(picture_difference(&out, &clean[COMPOSITE_PICTURE]) == 0, "%s: the composite is not the clean run's", repaired);
     picture_path(path, repaired, COMPOSITE_PICTURE);
+    picture_path(clean_path, faults[NO_FAULT].run, COMPOSITE_PICTURE);
     if (!picture_save(&out, path))
         return false;
+    const bool same = files_equal(path, clean_path);
+    expect(same, "%s: the composite is not the clean run's", repaired);
     if (spoilt == BLUR_COLUMNS)
         tell_stage(&p, repaired, BLUR_ROWS, "", "");
     tell_stage(&p, repaired, spoilt, "", "");
-    snprintf(cell, sizeof cell, "%s", result == TG_OK ? "equals the clean run's" : name_of(result));
-    tell_stage(&p, repaired, COMPOSITE, cell, path);
+    tell_stage(&p, repaired, COMPOSITE, same ? "equals the clean run's" : "differs", path);
     pipeline_destroy(&p);
     picture_free(&out);
     return true;
@@ -275,7 +277,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     for (enum fault fault = BROKEN_SHADER; fault <= TAINTED; ++fault) {
         table_row(&table, "%s", "");
-        if (!run_broken(device, &photo, clean, fault, &reports[fault]))
+        if (!run_broken(device, &photo, fault, &reports[fault]))
             return EXIT_FAILURE;
     }
     go_on(tg_device_failure_count(device, &failures), "tg_device_failure_count");
