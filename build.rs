@@ -1,3 +1,8 @@
 //! Sets what only the linker can set.
 
-fn main() {}
+#[path = "build/spirv_tools.rs"]
+mod spirv_tools;
+
+fn main() {
+    spirv_tools::link();
+}
