@@ -58,7 +58,8 @@ step() {
     log=$logs/${name// /_}.log
     printf '== %s\n' "$name"
     began=$SECONDS
-    ( set -euo pipefail; "$@" ) >"$log" 2>&1 </dev/null || status=$?
+    # A shell of its own: behind `||` this one would let a function go on after a command that failed.
+    bash -euo pipefail -c '"$@"' step "$@" >"$log" 2>&1 </dev/null || status=$?
     read -r p f < <(count "$log" "$status")
     passed=$((passed + p))
     failed=$((failed + f))
@@ -135,6 +136,9 @@ c_tests_sanitized() {
     configure_c_tests "$out/c_tests_sanitized" -DCMAKE_BUILD_TYPE=Debug -DTG_SANITIZE=ON
     run_c_tests "$out/c_tests_sanitized"
 }
+
+export root out prefix jobs
+export -f scripts_parse rust_tests package package_files symbols configure_c_tests run_c_tests c_tests c_tests_sanitized
 
 step "scripts" scripts_parse || true
 step "format" cargo fmt --check || true
