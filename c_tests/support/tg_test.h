@@ -90,12 +90,14 @@ void test_device_gone(tg_device device);
 
 /* What the devices of this test logged. */
 struct test_log {
-    unsigned records;    /* all of them */
+    unsigned events;     /* all of them */
     unsigned validation; /* from a validation layer */
     unsigned roots;      /* a failure that became real */
+    unsigned skips;      /* on a root */
     uint64_t last_failure;
 };
 extern struct test_log test_log;
+bool test_log_has(const char *part); /* some event's message holds it */
 /* Validation messages are part of this test. */
 void test_allow_validation(void);
 
