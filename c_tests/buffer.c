@@ -337,10 +337,8 @@ TEST(fresh_bytes_are_never_written_where_that_is_tracked) {
     tg_device dev = test_device_with(&device_desc);
     tg_buffer data = buffer(dev, "fresh", WORDS);
     CHECK_UNWRITTEN(dev, 0, whole(data), WORDS);
-    tg_report report = {0};
-    REQUIRE_OK(tg_last_report(&report));
-    tg_failure_info failure = TG_FAILURE_INFO_INIT;
-    REQUIRE_OK(tg_report_failure(report, 0, &failure));
+    tg_report report = last_report();
+    const tg_failure_info failure = report_failure(report, 0);
     CHECK_EQ_INT(failure.code, TG_ERROR_NEVER_WRITTEN);
     tg_report_release(report);
     write_words(dev, 0, part(data, 0, 16), 4, 1, 1);

@@ -70,8 +70,7 @@ TEST(the_callers_code_and_words_come_back) {
     CHECK_RESULT(tg_taint(dev, &data, 1, &desc), TG_OK);
     tg_report report = {0};
     REQUIRE_OK(tg_report_slices(dev, &data, 1, &report));
-    tg_failure_info info = TG_FAILURE_INFO_INIT;
-    REQUIRE_OK(tg_report_failure(report, 0, &info));
+    const tg_failure_info info = report_failure(report, 0);
     CHECK_EQ_INT(info.code, TG_ERROR_CALLER);
     CHECK_EQ_INT(info.tag, (uint64_t)desc.code);
     CHECK_CONTAINS(info.message.data, "the sensor was off");

@@ -84,13 +84,11 @@ TEST(a_tainted_launch_in_place_ten_thousand_times_is_one_root_and_one_skip) {
     tg_slice asked = whole(data);
     tg_report report = {0};
     REQUIRE_OK(tg_report_slices(dev, &asked, 1, &report));
-    CHECK_EQ_INT(tg_report_failure_count(report), 1);
-    tg_failure_info info = TG_FAILURE_INFO_INIT;
-    REQUIRE_OK(tg_report_failure(report, 0, &info));
+    CHECK_EQ_INT(report_count(report), 1);
+    const tg_failure_info info = report_failure(report, 0);
     CHECK_EQ_INT(info.id, root);
     CHECK_EQ_INT(info.step_count, 1);
-    tg_step_info step = TG_STEP_INFO_INIT;
-    REQUIRE_OK(tg_report_step(report, 0, 0, &step));
+    const tg_step_info step = report_step(report, 0, 0);
     CHECK_EQ_INT(step.count, 10000);
     CHECK_CONTAINS(step.kernel.data, "increment");
     tg_report_release(report);
@@ -160,10 +158,9 @@ TEST(two_roots_in_one_read_are_each_named_once) {
     CHECK_RESULT(add(dev, 0, adding, whole(sum), whole(left), whole(right), WORDS), TG_SKIPPED);
     CHECK_UNWRITTEN(dev, 0, whole(sum), WORDS);
     /* The report of the failed read, on this thread. */
-    tg_report report = {0};
-    REQUIRE_OK(tg_last_report(&report));
-    CHECK_EQ_INT(tg_report_failure_count(report), 2);
-    const char *rendered = tg_report_text(report).data;
+    tg_report report = last_report();
+    CHECK_EQ_INT(report_count(report), 2);
+    const char *rendered = report_text(report);
     CHECK_CONTAINS(rendered, "left root");
     CHECK_CONTAINS(rendered, "right root");
     tg_report_release(report);
@@ -192,11 +189,9 @@ TEST(sixty_four_gibibytes_fail_alone) {
     tg_buffer result = buffer(dev, "result", WORDS);
     CHECK_RESULT(scale(dev, 0, scaling, whole(result), part(large, 0, WORDS * 4), WORDS, 2), TG_SKIPPED);
     CHECK_UNWRITTEN(dev, 0, whole(result), WORDS);
-    tg_report report = {0};
-    REQUIRE_OK(tg_last_report(&report));
-    CHECK_EQ_INT(tg_report_failure_count(report), 1);
-    tg_failure_info failure = TG_FAILURE_INFO_INIT;
-    REQUIRE_OK(tg_report_failure(report, 0, &failure));
+    tg_report report = last_report();
+    CHECK_EQ_INT(report_count(report), 1);
+    const tg_failure_info failure = report_failure(report, 0);
     CHECK_EQ_INT(failure.code, TG_ERROR_OUT_OF_DEVICE_MEMORY);
     CHECK_CONTAINS(failure.label.data, "sixty-four gibibytes");
     tg_report_release(report);

@@ -348,11 +348,9 @@ TEST(label_and_tag_reach_the_report) {
     desc.label = text("the labelled launch");
     desc.tag = 4711;
     CHECK_RESULT(tg_launch(f.dev, &desc), TG_ERROR_LIMIT_EXCEEDED);
-    tg_report report = {0};
-    REQUIRE_OK(tg_last_report(&report));
-    tg_failure_info info = TG_FAILURE_INFO_INIT;
-    REQUIRE_OK(tg_report_failure(report, 0, &info));
-    CHECK_CONTAINS(tg_report_text(report).data, "the labelled launch");
+    tg_report report = last_report();
+    const tg_failure_info info = report_failure(report, 0);
+    CHECK_CONTAINS(report_text(report), "the labelled launch");
     CHECK_EQ_INT(info.tag, 4711);
     tg_report_release(report);
 }

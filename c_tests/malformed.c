@@ -16,11 +16,9 @@ static void expect_broken(const void *code, size_t size, tg_result expected) {
     CHECK_RESULT(tg_kernel_create(dev, &desc, &broken), expected);
     REQUIRE(broken.id != 0);
 
-    tg_report report = {0};
-    REQUIRE_OK(tg_last_report(&report));
-    CHECK_EQ_INT(tg_report_failure_count(report), 1);
-    tg_failure_info failure = TG_FAILURE_INFO_INIT;
-    REQUIRE_OK(tg_report_failure(report, 0, &failure));
+    tg_report report = last_report();
+    CHECK_EQ_INT(report_count(report), 1);
+    const tg_failure_info failure = report_failure(report, 0);
     CHECK_EQ_INT(failure.code, expected);
     CHECK(failure.message.size > 0);
     tg_report_release(report);
@@ -34,8 +32,8 @@ static void expect_broken(const void *code, size_t size, tg_result expected) {
     const tg_use bindings[] = {use(whole(data), TG_ACCESS_WRITE)};
     CHECK_RESULT(launch(dev, 0, broken, bindings, 1, NULL, 0, 1), TG_SKIPPED);
     CHECK_UNWRITTEN(dev, 0, whole(data), WORDS);
-    REQUIRE_OK(tg_last_report(&report));
-    CHECK_CONTAINS(tg_report_text(report).data, "the broken one");
+    report = last_report();
+    CHECK_CONTAINS(report_text(report), "the broken one");
     tg_report_release(report);
 
     write_words(dev, 0, whole(data), WORDS, 1, 1);

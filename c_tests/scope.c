@@ -49,10 +49,8 @@ TEST(failing_without_an_error_is_torn_down) {
     REQUIRE_OK(begin(dev, uses, 1, &scope));
     CHECK_RESULT(tg_scope_fail(dev, scope, NULL), TG_OK);
     CHECK_UNWRITTEN(dev, 0, whole(data), WORDS);
-    tg_report report = {0};
-    REQUIRE_OK(tg_last_report(&report));
-    tg_failure_info info = TG_FAILURE_INFO_INIT;
-    REQUIRE_OK(tg_report_failure(report, 0, &info));
+    tg_report report = last_report();
+    const tg_failure_info info = report_failure(report, 0);
     CHECK_EQ_INT(info.code, TG_ERROR_TORN_DOWN);
     tg_report_release(report);
 }

@@ -55,7 +55,7 @@ const char *test_last_report_text(void) {
     tg_report report = {0};
     copy[0] = 0;
     if (tg_last_report(&report) == TG_OK) {
-        snprintf(copy, sizeof copy, "\n%s", tg_report_text(report).data);
+        snprintf(copy, sizeof copy, "\n%s", report_text(report));
         tg_report_release(report);
     }
     return copy;
@@ -318,15 +318,53 @@ uint64_t taint(tg_device dev, tg_slice slice, int64_t code, const char *label) {
     return root;
 }
 
+tg_report last_report(void) {
+    tg_report report = {0};
+    REQUIRE(tg_last_report(&report) == TG_OK);
+    return report;
+}
+
+tg_report_info report_info(tg_report report) {
+    tg_report_info info = TG_REPORT_INFO_INIT;
+    REQUIRE(tg_report_get_info(report, &info) == TG_OK);
+    return info;
+}
+
+size_t report_count(tg_report report) {
+    size_t count = 0;
+    REQUIRE(tg_report_failure_count(report, &count) == TG_OK);
+    return count;
+}
+
+tg_failure_info report_failure(tg_report report, size_t index) {
+    tg_failure_info info = TG_FAILURE_INFO_INIT;
+    REQUIRE(tg_report_failure(report, index, &info) == TG_OK);
+    return info;
+}
+
+tg_step_info report_step(tg_report report, size_t failure, size_t step) {
+    tg_step_info info = TG_STEP_INFO_INIT;
+    REQUIRE(tg_report_step(report, failure, step, &info) == TG_OK);
+    return info;
+}
+
+const char *report_text(tg_report report) {
+    tg_str rendered;
+    REQUIRE(tg_report_text(report, &rendered) == TG_OK);
+    return rendered.data;
+}
+
+const char *report_json(tg_report report) {
+    tg_str rendered;
+    REQUIRE(tg_report_json(report, &rendered) == TG_OK);
+    return rendered.data;
+}
+
 size_t roots_of(tg_device dev, tg_slice slice, uint64_t *ids, size_t max) {
     tg_report report = {0};
     REQUIRE_OK(tg_report_slices(dev, &slice, 1, &report));
-    const size_t count = tg_report_failure_count(report);
-    for (size_t i = 0; i < count && i < max; i++) {
-        tg_failure_info info = TG_FAILURE_INFO_INIT;
-        REQUIRE_OK(tg_report_failure(report, i, &info));
-        ids[i] = info.id;
-    }
+    const size_t count = report_count(report);
+    for (size_t i = 0; i < count && i < max; i++) ids[i] = report_failure(report, i).id;
     tg_report_release(report);
     return count;
 }

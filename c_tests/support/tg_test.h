@@ -146,6 +146,15 @@ tg_result launch(tg_device dev, uint64_t stream, tg_kernel kernel, const tg_use 
 /* Taints with the caller's own code and label; gives the root. */
 uint64_t taint(tg_device dev, tg_slice slice, int64_t code, const char *label);
 
+/* Of a report that is there; each ends the test when it cannot be had. */
+tg_report last_report(void);
+tg_report_info report_info(tg_report report);
+size_t report_count(tg_report report);
+tg_failure_info report_failure(tg_report report, size_t index);
+tg_step_info report_step(tg_report report, size_t failure, size_t step);
+const char *report_text(tg_report report);
+const char *report_json(tg_report report);
+
 /* The roots of a report on the slice, at most `max`, in the report's order. */
 size_t roots_of(tg_device dev, tg_slice slice, uint64_t *ids, size_t max);
 size_t failure_count(tg_device dev);
