@@ -1,0 +1,141 @@
+//! Every conflicting pair of accesses is ordered, across streams and queues, and nothing else is. The proof comes from
+//! the log of what the driver emitted; the first tests show that the proof can fail.
+
+mod host;
+
+use host::checker::{Checker, Event, Recorded, Touch};
+use tidegate::stream::backend::Point;
+
+fn command(name: &str, touches: &[(u64, std::ops::Range<u64>, bool)]) -> Recorded {
+    let touch = |(page, range, write): &(u64, std::ops::Range<u64>, bool)| Touch {
+        page: *page,
+        start: range.start,
+        end: range.end,
+        write: *write,
+    };
+    Recorded::Command { name: name.to_string(), kernel: None, touches: touches.iter().map(touch).collect() }
+}
+
+fn batch(queue: usize, slot: u32, batch: u64, waits: &[Point], recorded: Vec<Recorded>) -> Event {
+    let recording = u64::from(slot) * 1000 + batch;
+    Event::Submitted { queue, recording, waits: waits.to_vec(), signal: Point { slot, batch }, recorded }
+}
+
+const PAGE: Event = Event::PageCreated { page: 1, size: 64 };
+const READ: bool = false;
+const WRITE: bool = true;
+
+fn complaints(log: &[Event]) -> Vec<String> {
+    Checker::of(log).complaints
+}
+
+#[test]
+fn checker_accepts_a_barrier_and_complains_without_it() {
+    let log = |barrier: bool| {
+        let mut recorded = vec![command("a", &[(1, 0..16, WRITE)])];
+        recorded.extend(barrier.then_some(Recorded::Barrier));
+        recorded.push(command("b", &[(1, 8..24, READ)]));
+        vec![PAGE, batch(0, 0, 1, &[], recorded)]
+    };
+    assert_eq!(complaints(&log(true)), [""; 0]);
+    assert_eq!(complaints(&log(false)).len(), 1);
+}
+
+#[test]
+fn checker_needs_no_order_between_reads_nor_between_bytes_not_shared() {
+    let recorded = vec![
+        command("a", &[(1, 0..16, READ)]),
+        command("b", &[(1, 0..16, READ)]),
+        command("c", &[(1, 16..32, WRITE)]),
+        command("d", &[(1, 32..40, WRITE)]),
+    ];
+    assert_eq!(complaints(&[PAGE, batch(0, 0, 1, &[], recorded)]), [""; 0]);
+}
+
+#[test]
+fn checker_complains_of_a_write_after_a_read_and_a_write_after_a_write() {
+    for first in [READ, WRITE] {
+        let recorded = vec![command("a", &[(1, 0..16, first)]), command("b", &[(1, 15..16, WRITE)])];
+        assert_eq!(complaints(&[PAGE, batch(0, 0, 1, &[], recorded)]).len(), 1);
+    }
+}
+
+#[test]
+fn checker_lets_a_barrier_of_a_later_batch_cover_what_the_queue_was_given_before() {
+    let first = || batch(0, 0, 1, &[], vec![command("a", &[(1, 0..16, WRITE)])]);
+    let second = |recorded| batch(0, 1, 1, &[], recorded);
+    let read = || command("b", &[(1, 0..16, READ)]);
+    assert_eq!(complaints(&[PAGE, first(), second(vec![Recorded::Barrier, read()])]), [""; 0]);
+    assert_eq!(complaints(&[PAGE, first(), second(vec![read(), Recorded::Barrier])]).len(), 1);
+}
+
+#[test]
+fn checker_follows_chains_of_waits_between_queues_and_complains_of_a_gap() {
+    let log = |wait: bool| {
+        let through = Point { slot: 1, batch: 1 };
+        let waits = if wait { vec![through] } else { vec![] };
+        vec![
+            PAGE,
+            batch(0, 0, 1, &[], vec![command("a", &[(1, 0..16, WRITE)])]),
+            batch(1, 1, 1, &[Point { slot: 0, batch: 1 }], vec![command("other", &[])]),
+            batch(2, 2, 1, &waits, vec![command("b", &[(1, 0..16, READ)])]),
+        ]
+    };
+    assert_eq!(complaints(&log(true)), [""; 0]);
+    assert_eq!(complaints(&log(false)).len(), 1);
+}
+
+#[test]
+fn checker_complains_of_waiting_for_what_was_never_submitted() {
+    assert_eq!(complaints(&[batch(0, 0, 1, &[Point { slot: 1, batch: 1 }], vec![])]).len(), 1);
+}
+
+#[test]
+fn checker_wants_completion_and_a_host_barrier_before_the_host_reads() {
+    let log = |barrier: bool, completed: bool| {
+        let mut recorded = vec![command("a", &[(1, 0..16, WRITE)])];
+        recorded.extend(barrier.then_some(Recorded::HostBarrier));
+        let mut log = vec![PAGE, batch(0, 0, 1, &[], recorded)];
+        log.extend(completed.then_some(Event::Completed { point: Point { slot: 0, batch: 1 } }));
+        log.push(Event::HostRead { page: 1, start: 4, end: 8 });
+        log
+    };
+    assert_eq!(complaints(&log(true, true)), [""; 0]);
+    assert_eq!(complaints(&log(false, true)).len(), 1);
+    assert_eq!(complaints(&log(true, false)).len(), 1);
+}
+
+#[test]
+fn checker_complains_of_a_page_or_a_kernel_gone_under_unfinished_work() {
+    let work = Recorded::Command {
+        name: "a".to_string(),
+        kernel: Some(7),
+        touches: vec![Touch { page: 1, start: 0, end: 4, write: true }],
+    };
+    let submit = batch(0, 0, 1, &[], vec![work]);
+    let completed = Event::Completed { point: Point { slot: 0, batch: 1 } };
+    for gone in [Event::PageDestroyed { page: 1 }, Event::KernelDropped { kernel: 7 }] {
+        assert_eq!(complaints(&[PAGE, submit.clone(), completed.clone(), gone.clone()]), [""; 0]);
+        assert_eq!(complaints(&[PAGE, submit.clone(), gone.clone()]).len(), 1);
+        assert_eq!(complaints(&[PAGE, gone, submit.clone()]).len(), 1);
+    }
+}
+
+#[test]
+fn checker_complains_of_staging_written_under_a_copy_that_reads_it() {
+    let submit = batch(0, 0, 1, &[], vec![command("copy", &[(1, 0..16, READ)])]);
+    let write = Event::HostWrite { page: 1, start: 8, end: 9 };
+    assert_eq!(complaints(&[PAGE, write.clone(), submit.clone()]), [""; 0]);
+    assert_eq!(complaints(&[PAGE, submit, write]).len(), 1);
+}
+
+#[test]
+fn checker_does_not_forget_a_read_hidden_by_a_write_that_was_not_ordered() {
+    // a reads on queue 0; b writes unordered on queue 1; c on queue 1 is ordered behind b only.
+    let log = [
+        PAGE,
+        batch(0, 0, 1, &[], vec![command("a", &[(1, 0..16, READ)])]),
+        batch(1, 1, 1, &[], vec![command("b", &[(1, 0..16, WRITE)]), Recorded::Barrier, command("c", &[(1, 0..16, WRITE)])]),
+    ];
+    assert_eq!(complaints(&log).len(), 2);
+}
