@@ -5,7 +5,7 @@
 //! what to record, in which order, and says what the device answered.
 
 use crate::error::Fault;
-use crate::failure::Access;
+use crate::failure::{Access, Point};
 use crate::memory::PageSource;
 
 /// Limits that decide before the driver is asked.
@@ -64,14 +64,6 @@ pub struct Launch<'a, B: Backend + ?Sized> {
     pub label: &'a str,
 }
 
-/// A point in the life of a slot: everything up to and including this batch of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Point {
-    /// The slot.
-    pub slot: u32,
-    /// The batch, counted from 1; also the value its timeline reaches.
-    pub batch: u64,
-}
 
 /// What a kernel is, as the module and the device say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
