@@ -4,7 +4,7 @@
 mod host;
 
 use host::checker::{Checker, Event, Recorded, Touch};
-use tidegate::stream::backend::Point;
+use tidegate::failure::Point;
 
 fn command(name: &str, touches: &[(u64, std::ops::Range<u64>, bool)]) -> Recorded {
     let touch = |(page, range, write): &(u64, std::ops::Range<u64>, bool)| Touch {

@@ -11,9 +11,8 @@ use std::time::Duration;
 use tidegate::code::Code;
 use tidegate::error::Fault;
 use tidegate::memory::{MemoryKind, PageSource};
-use tidegate::stream::backend::{
-    Backend, Binding, BindingInfo, Grid, KernelInfo, KernelSource, Launch, Limits, Point,
-};
+use tidegate::failure::Point;
+use tidegate::stream::backend::{Backend, Binding, BindingInfo, Grid, KernelInfo, KernelSource, Launch, Limits};
 
 /// Where a fault can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +116,7 @@ struct Injection {
 pub struct Refusal {
     pub recording: u64,
     pub slot: u32,
+    pub message: String,
     pub accepted_later: bool,
 }
 
@@ -138,6 +138,7 @@ struct State {
     touched: Vec<u64>,
     refusals: Vec<Refusal>,
     stuck: u64,
+    fired: u64,
     max_groups: [u32; 3],
 }
 
@@ -189,6 +190,7 @@ impl State {
                 return true;
             }
             hit = Some(injection.fault.clone());
+            self.fired += 1;
             injection.forever
         });
         hit.map_or(Ok(()), Err)
@@ -197,6 +199,17 @@ impl State {
     fn breach(&mut self, what: String) {
         if self.breaches.len() < 50 {
             self.breaches.push(what);
+        }
+    }
+
+    fn refused(&mut self, recording: &HostRecording, fault: &Fault) {
+        if self.refusals.iter().all(|r| r.recording != recording.serial) {
+            self.refusals.push(Refusal {
+                recording: recording.serial,
+                slot: recording.slot,
+                message: fault.message.to_string(),
+                accepted_later: false,
+            });
         }
     }
 
@@ -389,6 +402,7 @@ impl HostBackend {
             touched: Vec::new(),
             refusals: Vec::new(),
             stuck: 0,
+            fired: 0,
             max_groups: limits.max_groups,
         };
         HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)) }
@@ -459,6 +473,11 @@ impl HostBackend {
         std::mem::take(&mut self.state.lock().refusals)
     }
 
+    /// How many injected faults were met so far.
+    pub fn fired(&self) -> u64 {
+        self.state.lock().fired
+    }
+
     /// How often a call was made.
     pub fn calls(&self, name: &str) -> u64 {
         self.state.lock().calls.get(name).copied().unwrap_or(0)
@@ -484,8 +503,8 @@ impl HostBackend {
 }
 
 /// A fault as a driver would give it.
-pub fn fault(code: Code) -> Fault {
-    Fault { code, vk_result: -2, vk_function: "vkHostTest", message: "injected by the test".into() }
+pub fn fault(code: Code, message: impl Into<Box<str>>) -> Fault {
+    Fault { code, vk_result: -2, vk_function: "vkHostTest", message: message.into() }
 }
 
 impl PageSource for HostBackend {
@@ -664,7 +683,7 @@ impl Backend for HostBackend {
         if std::mem::replace(&mut recording.ended, true) {
             self.state.lock().breach("a recording ended twice".to_string());
         }
-        self.enter("end", Call::End)
+        self.enter("end", Call::End).inspect_err(|fault| self.state.lock().refused(recording, fault))
     }
 
     fn recycle(&self, slot: u32, recording: HostRecording) {
@@ -681,16 +700,12 @@ impl Backend for HostBackend {
         if queue >= state.queues.len() || !recording.ended || recording.submitted || signal.slot != recording.slot {
             state.breach(format!("recording {} cannot be submitted to queue {queue}", recording.serial));
         }
-        let earlier = state.refusals.iter_mut().find(|r| r.recording == recording.serial);
         if let Err(fault) = refused {
-            if earlier.is_none() {
-                let (recording, slot) = (recording.serial, recording.slot);
-                state.refusals.push(Refusal { recording, slot, accepted_later: false });
-            }
+            state.refused(recording, &fault);
             state.log.push(Event::Refused { queue, recording: recording.serial });
             return Err(fault);
         }
-        if let Some(refusal) = earlier {
+        if let Some(refusal) = state.refusals.iter_mut().find(|r| r.recording == recording.serial) {
             refusal.accepted_later = true;
         }
         recording.submitted = true;

@@ -5,8 +5,8 @@
 //! moves the queue's own front up to all it was given so far; waiting on a point merges the front its batch signalled
 //! with. The host has such a front too, moved by what it learnt to be complete.
 
-use std::collections::HashMap;
-use tidegate::stream::backend::Point;
+use std::collections::{BTreeMap, HashMap};
+use tidegate::failure::Point;
 
 /// Bytes of a page that a command reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,7 @@ struct Queue {
     host: Front,
 }
 
+#[derive(Clone)]
 struct Signal {
     front: Front,
     host: Front,
@@ -108,7 +109,7 @@ struct Page {
 #[derive(Default)]
 pub struct Checker {
     queues: HashMap<usize, Queue>,
-    signals: HashMap<Point, Signal>,
+    signals: BTreeMap<Point, Signal>,
     slots: HashMap<u32, (usize, u64)>,
     recordings: HashMap<u64, Point>,
     pages: HashMap<u64, Page>,
@@ -125,6 +126,12 @@ impl Checker {
         let mut checker = Checker::default();
         log.iter().for_each(|event| checker.see(event));
         checker
+    }
+
+    /// What reaching a value of a slot's timeline proves: that the first signal of at least that value was reached.
+    fn signal(&self, point: Point) -> Option<&Signal> {
+        let (found, signal) = self.signals.range(point..).next()?;
+        (found.slot == point.slot).then_some(signal)
     }
 
     fn complain(&mut self, what: String) {
@@ -155,15 +162,14 @@ impl Checker {
             Event::Refused { .. } => {}
             Event::Recycled { recording } => {
                 if let Some(point) = self.recordings.remove(recording)
-                    && let Some(signal) = self.signals.get(&point)
+                    && let Some(signal) = self.signal(point)
                     && signal.front.0.iter().enumerate().any(|(q, &position)| self.host.get(q) < position)
                 {
                     self.complain(format!("the recording of {point:?} was taken back before it was known complete"));
                 }
             }
             Event::Completed { point } => {
-                // A timeline that reached a batch passed every earlier one of its slot.
-                let Some(signal) = self.signals.get(point) else {
+                let Some(signal) = self.signal(*point).cloned() else {
                     self.complain(format!("{point:?} completed but was never submitted"));
                     return;
                 };
@@ -231,7 +237,7 @@ impl Checker {
 
         let mut state = self.queues.remove(&queue).unwrap_or_default();
         for wait in waits {
-            match self.signals.get(wait) {
+            match self.signal(*wait) {
                 Some(signalled) => {
                     state.front.merge(&signalled.front);
                     state.host.merge(&signalled.host);

@@ -140,7 +140,8 @@ impl Model {
     }
 
     fn enter(&mut self, kind: Kind, uses: &[Use], recording: Option<u64>) {
-        self.history.push(Entry { kind, uses: uses.to_vec(), recording, failed: None });
+        let uses = uses.iter().filter(|u| self.has_bytes(u.span.buffer)).copied().collect();
+        self.history.push(Entry { kind, uses, recording, failed: None });
     }
 
     fn settled(&mut self, spans: impl Iterator<Item = Span>) {
