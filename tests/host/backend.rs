@@ -107,7 +107,8 @@ enum Queued {
 struct Injection {
     call: Call,
     left: u64,
-    fault: Fault,
+    /// None: the call panics.
+    fault: Option<Fault>,
     forever: bool,
 }
 
@@ -193,7 +194,11 @@ impl State {
             self.fired += 1;
             injection.forever
         });
-        hit.map_or(Ok(()), Err)
+        match hit {
+            None => Ok(()),
+            Some(Some(fault)) => Err(fault),
+            Some(None) => panic!("the backend panics in {call:?}"),
+        }
     }
 
     fn breach(&mut self, what: String) {
@@ -410,7 +415,12 @@ impl HostBackend {
 
     /// The `nth` call from now on, counted from 1, fails; with `forever` all later ones too.
     pub fn inject(&self, call: Call, nth: u64, fault: Fault, forever: bool) {
-        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault, forever });
+        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: Some(fault), forever });
+    }
+
+    /// The `nth` call from now on panics.
+    pub fn inject_panic(&self, call: Call, nth: u64) {
+        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: None, forever: false });
     }
 
     /// No more injected faults.

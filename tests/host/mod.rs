@@ -7,6 +7,7 @@ pub mod backend;
 pub mod checker;
 pub mod model;
 pub mod program;
+pub mod rig;
 
 /// Random numbers that are the same on every machine, from a seed that a failing test can print.
 #[derive(Clone, Debug)]
