@@ -1,8 +1,8 @@
 //! Sets what only the linker can set, finds SPIRV-Tools, and holds the committed header to the source.
 
-#[path = "build/header.rs"]
+#[path = "build_script/header.rs"]
 mod header;
-#[path = "build/spirv_tools.rs"]
+#[path = "build_script/spirv_tools.rs"]
 mod spirv_tools;
 
 use std::path::Path;
@@ -34,7 +34,7 @@ fn set_linker_flags() {
 }
 
 fn check_header() {
-    for path in ["src/ffi", "build/header.rs", "cbindgen.toml", header::HEADER] {
+    for path in ["src/ffi", "build_script/header.rs", "cbindgen.toml", header::HEADER] {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=TIDEGATE_HEADER_COPY");

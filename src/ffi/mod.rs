@@ -1,7 +1,7 @@
 //! The C API: one file for each noun of the header, with bodies that check, call and report, and no logic of their
 //! own. The only `extern "C"` of the library.
 //!
-//! The header is made from these files (`build/header.rs`): the words above a function are the words C programmers
+//! The header is made from these files (`build_script/header.rs`): the words above a function are the words C programmers
 //! read, and that is whom they are written for.
 
 // The header's words are the contract of every function here; a section for Rust callers would end up in it.
