@@ -5,7 +5,7 @@
 //! what to record, in which order, and says what the device answered.
 
 use crate::error::Fault;
-use crate::failure::Access;
+use crate::failure::{Access, Point};
 use crate::memory::PageSource;
 
 /// Limits that decide before the driver is asked.
@@ -64,15 +64,6 @@ pub struct Launch<'a, B: Backend + ?Sized> {
     pub label: &'a str,
 }
 
-/// A point in the life of a slot: everything up to and including this batch of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Point {
-    /// The slot.
-    pub slot: u32,
-    /// The batch, counted from 1; also the value its timeline reaches.
-    pub batch: u64,
-}
-
 /// What a kernel is, as the module and the device say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelInfo {
@@ -111,6 +102,21 @@ pub struct KernelSource<'a> {
     pub trusted: bool,
 }
 
+/// Why a kernel cannot run, and what its module still says of its bindings (R8).
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// What was answered.
+    pub fault: Fault,
+    /// What could be reflected before it failed.
+    pub info: Option<KernelInfo>,
+}
+
+impl From<Fault> for Rejected {
+    fn from(fault: Fault) -> Rejected {
+        Rejected { fault, info: None }
+    }
+}
+
 /// A device that streams record for.
 ///
 /// Calls with the same `Recording` are never concurrent; all others may be.
@@ -127,7 +133,7 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     fn slot_create(&self, slot: u32) -> Result<(), Fault>;
 
     /// Validates, reflects and compiles. Takes no lock of the device's; may be slow.
-    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Fault>;
+    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Rejected>;
 
     /// Opens the recording of a batch of `slot`.
     fn begin(&self, slot: u32) -> Result<Self::Recording, Fault>;
@@ -149,7 +155,13 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
 
     /// Hands a closed recording to `queue`, to run after `waits` and to signal `signal`. Never blocks on the device.
     /// Called without the device lock; calls for one queue are serialized by the driver.
-    fn submit(&self, queue: usize, recording: &mut Self::Recording, waits: &[Point], signal: Point) -> Result<(), Fault>;
+    fn submit(
+        &self,
+        queue: usize,
+        recording: &mut Self::Recording,
+        waits: &[Point],
+        signal: Point,
+    ) -> Result<(), Fault>;
     /// The last batch of `slot` that completed.
     fn completed(&self, slot: u32) -> Result<u64, Fault>;
     /// Waits until the slot's timeline reaches the batch; false when `timeout_ns` passes first.

@@ -1,0 +1,239 @@
+//! The ledger: what happened to bytes and claims since the oldest work that is not complete (R12, R13).
+//!
+//! Work is taken as done when it is enqueued, so that what needs its bytes can be enqueued behind it. When it turns
+//! out later that it was not done, the ledger is replayed as if that had been known at once. Only the bytes that are
+//! found bad at the end change; entries whose work completed are gone, and with nothing unfinished it is empty.
+
+use super::claims::{BlockKey, Bytes, ScopeKey, Use};
+use super::interval::{Holds, IntervalMap};
+use super::report::StepKind;
+use super::roots::{RootTable, SetKey};
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A point in the life of a slot: everything up to and including this batch of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Point {
+    /// The slot.
+    pub slot: u32,
+    /// The batch, counted from 1; also the value its timeline reaches.
+    pub batch: u64,
+}
+
+/// What an entry did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Ran, or will.
+    Ran,
+    /// Copies its second use to its first.
+    Copied,
+    /// Left its bytes with claims, or without, that no late failure before it changes: a skip, a taint, a mark.
+    Settled,
+    /// Work of the caller's in a scope.
+    Scope(ScopeKey),
+}
+
+#[derive(Debug)]
+struct Entry {
+    kind: Kind,
+    point: Option<Point>,
+    uses: u32,
+    name: Arc<str>,
+    failed: Option<SetKey>,
+}
+
+/// The record, in enqueue order.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    entries: VecDeque<Entry>,
+    uses: VecDeque<Use>,
+}
+
+/// Bytes found bad by a replay: the late set.
+pub(super) type Late = HashMap<BlockKey, IntervalMap<SetKey>>;
+
+/// A step a replay found: which entry's work passed the roots on, from which of its uses.
+pub(super) struct RanOnBadInput<'a> {
+    pub kind: StepKind,
+    pub name: &'a Arc<str>,
+    pub set: SetKey,
+    pub needed: BlockKey,
+    pub uses: &'a [Use],
+}
+
+impl Ledger {
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is unfinished.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn push(&mut self, kind: Kind, point: Option<Point>, name: &Arc<str>, uses: &[Use]) {
+        // With nothing unfinished before it, no late failure can concern work that is itself finished.
+        if point.is_none() && self.entries.is_empty() {
+            return;
+        }
+        self.uses.extend(uses);
+        self.entries.push_back(Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None });
+    }
+
+    /// Forgets what completed, from the front.
+    pub(super) fn retire(&mut self, roots: &mut RootTable, complete: impl Fn(Point) -> bool) {
+        while let Some(entry) = self.entries.front() {
+            let settled = entry.failed.is_some() || entry.point.is_none_or(&complete);
+            if !settled {
+                return;
+            }
+            self.uses.drain(..entry.uses as usize);
+            if let Some(set) = self.entries.pop_front().and_then(|entry| entry.failed) {
+                roots.release(set);
+            }
+        }
+    }
+
+    /// The unfinished work, in order, by name.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.entries
+            .iter()
+            .filter(|entry| entry.point.is_some() && entry.failed.is_none() && entry.kind == Kind::Ran)
+            .map(|entry| &entry.name)
+    }
+
+    /// Everything enqueued for such a point failed with the roots of `set`.
+    pub(super) fn fail(&mut self, failed: impl Fn(Point) -> bool, set: SetKey, roots: &mut RootTable) {
+        for entry in &mut self.entries {
+            if entry.point.is_some_and(&failed) && entry.failed.is_none() {
+                roots.hold(&set);
+                entry.failed = Some(set);
+            }
+        }
+    }
+
+    /// Calls `see` with the bytes that failed entries of `point` were to write.
+    pub(super) fn written_at(&mut self, point: Point, mut see: impl FnMut(Bytes)) {
+        let uses = self.uses.make_contiguous();
+        let mut at = 0;
+        for entry in &self.entries {
+            let own = &uses[at..at + entry.uses as usize];
+            at += entry.uses as usize;
+            if entry.point == Some(point) {
+                own.iter().filter(|u| u.access.writes()).for_each(|u| see(u.bytes));
+            }
+        }
+    }
+
+    /// Replays from the start: the late set at the end, each set in it held once for each range. `passed` hears of
+    /// work that ran on bad input, `open` of open scopes that did.
+    pub(super) fn replay(
+        &mut self,
+        roots: &mut RootTable,
+        mut passed: impl FnMut(&mut RootTable, RanOnBadInput<'_>),
+        mut open: impl FnMut(&mut RootTable, ScopeKey, SetKey) -> bool,
+    ) -> Late {
+        let mut late = Late::new();
+        let uses: &[Use] = self.uses.make_contiguous();
+        let mut at = 0;
+        for entry in &self.entries {
+            let own = &uses[at..at + entry.uses as usize];
+            at += entry.uses as usize;
+            let writes = own.iter().filter(|u| u.access.writes());
+            if let Some(set) = entry.failed {
+                writes.for_each(|u| put(&mut late, u.bytes, Some(set), roots));
+                continue;
+            }
+            match entry.kind {
+                Kind::Settled => writes.for_each(|u| put(&mut late, u.bytes, None, roots)),
+                Kind::Copied => {
+                    let [to, from] = [own[0].bytes, own[1].bytes];
+                    let moved = pieces(&late, from);
+                    put(&mut late, to, None, roots);
+                    for (start, end, set) in moved {
+                        let start = to.start + (start - from.start);
+                        let end = to.start + (end - from.start);
+                        put(&mut late, Bytes { block: to.block, start, end }, Some(set), roots);
+                        passed(
+                            roots,
+                            RanOnBadInput {
+                                kind: StepKind::Copy,
+                                name: &entry.name,
+                                set,
+                                needed: from.block,
+                                uses: own,
+                            },
+                        );
+                    }
+                }
+                Kind::Ran | Kind::Scope(_) => {
+                    let mut found: Option<SetKey> = None;
+                    for read in own.iter().filter(|u| u.access.needs_bytes()) {
+                        for (_, _, set) in pieces(&late, read.bytes) {
+                            let wider = match found {
+                                None => {
+                                    roots.hold(&set);
+                                    set
+                                }
+                                Some(so_far) => {
+                                    let wider = roots.union(so_far, set);
+                                    roots.release(so_far);
+                                    wider
+                                }
+                            };
+                            found = Some(wider);
+                            passed(
+                                roots,
+                                RanOnBadInput {
+                                    kind: StepKind::RanOnBadInput,
+                                    name: &entry.name,
+                                    set,
+                                    needed: read.bytes.block,
+                                    uses: own,
+                                },
+                            );
+                        }
+                    }
+                    match (found, entry.kind) {
+                        (None, _) => own
+                            .iter()
+                            .filter(|u| u.access.releases())
+                            .for_each(|u| put(&mut late, u.bytes, None, roots)),
+                        (Some(set), kind) => {
+                            let is_open = matches!(kind, Kind::Scope(scope) if open(roots, scope, set));
+                            if !is_open {
+                                writes.for_each(|u| put(&mut late, u.bytes, Some(set), roots));
+                            }
+                            roots.release(set);
+                        }
+                    }
+                }
+            }
+        }
+        late
+    }
+}
+
+fn put(late: &mut Late, bytes: Bytes, set: Option<SetKey>, roots: &mut RootTable) {
+    match set {
+        Some(set) => {
+            roots.hold(&set);
+            late.entry(bytes.block).or_default().set(bytes.start, bytes.end, set, roots);
+        }
+        None => {
+            if let Some(map) = late.get_mut(&bytes.block) {
+                map.remove(bytes.start, bytes.end, roots);
+            }
+        }
+    }
+}
+
+fn pieces(late: &Late, bytes: Bytes) -> Vec<(u64, u64, SetKey)> {
+    let mut pieces = Vec::new();
+    if let Some(map) = late.get(&bytes.block) {
+        map.visit(bytes.start, bytes.end, |start, end, set| pieces.push((start, end, *set)));
+    }
+    pieces
+}

@@ -1,0 +1,200 @@
+//! Words for people, rendered from data: log lines, a report's text, its JSON.
+
+use super::report::{Report, Step, StepKind};
+use super::roots::{Cause, Name};
+use super::skips::NewStep;
+use crate::code::Code;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// One line for a root.
+pub(super) fn cause_line(cause: &Cause) -> String {
+    let mut line = String::new();
+    headline(
+        &mut line,
+        cause.fault.code,
+        cause.context.operation,
+        &cause.context.kernel,
+        &cause.context.label,
+        cause.context.stream,
+    );
+    driver(&mut line, cause.fault.vk_function, cause.fault.vk_result);
+    if !cause.fault.message.is_empty() {
+        let _ = write!(line, ": {}", cause.fault.message);
+    }
+    line
+}
+
+/// One line for a skip that is logged.
+pub(super) fn skip_line(step: &NewStep<'_>, count: u64) -> String {
+    let produced: Vec<String> = step.produced.iter().map(|name| Name::shown(name)).collect();
+    let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+    format!(
+        "work skipped {times} on this failure, last \"{}\": it needed \"{}\", and would have produced \"{}\"",
+        step.kernel,
+        step.needed.shown(),
+        produced.join("\", \"")
+    )
+}
+
+fn headline(line: &mut String, code: Code, operation: &str, kernel: &str, label: &str, stream: u64) {
+    line.push_str(code.name());
+    if !operation.is_empty() {
+        let _ = write!(line, " in {operation}");
+    }
+    if !kernel.is_empty() {
+        let _ = write!(line, ", kernel \"{kernel}\"");
+    }
+    if !label.is_empty() && label != kernel {
+        let _ = write!(line, ", \"{label}\"");
+    }
+    let _ = write!(line, ", stream {stream}");
+}
+
+fn driver(line: &mut String, function: &str, result: i32) {
+    if !function.is_empty() {
+        let _ = write!(line, " ({function} returned {result})");
+    }
+}
+
+fn kind_name(kind: StepKind) -> &'static str {
+    match kind {
+        StepKind::Skip => "skip",
+        StepKind::Copy => "copy",
+        StepKind::RanOnBadInput => "ran_on_bad_input",
+        StepKind::Dropped => "dropped",
+    }
+}
+
+fn step_line(step: &Step) -> String {
+    let produced = step.produced.join("\", \"");
+    let mut line = match step.kind {
+        StepKind::Skip => {
+            format!("\"{}\" did not run: it needed \"{}\" to write \"{produced}\"", step.kernel, step.needed)
+        }
+        StepKind::Copy => format!("copied from \"{}\" to \"{produced}\"", step.needed),
+        StepKind::RanOnBadInput => {
+            format!("\"{}\" ran on bad input: it read \"{}\" and wrote \"{produced}\"", step.kernel, step.needed)
+        }
+        StepKind::Dropped => return format!("{} steps dropped", step.count),
+    };
+    if step.count > 1 {
+        let _ = write!(line, " ({} times)", step.count);
+    }
+    line
+}
+
+impl Report {
+    /// The report for a person to read.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.function.is_empty() {
+            let _ = write!(text, "{}: ", self.function);
+        }
+        let _ = write!(text, "{}: {}", self.code.name(), self.code.meaning());
+        if !self.field.is_empty() {
+            let _ = write!(text, " [{}]", self.field);
+        }
+        if self.vk_result != 0 {
+            let _ = write!(text, " (VkResult {})", self.vk_result);
+        }
+        if !self.message.is_empty() {
+            let _ = write!(text, "\n  {}", self.message);
+        }
+        text.push('\n');
+        for failure in &self.failures {
+            let mut line = format!("failure {}: ", failure.id);
+            headline(&mut line, failure.code, &failure.operation, &failure.kernel, &failure.label, failure.stream);
+            driver(&mut line, &failure.vk_function, failure.vk_result);
+            let _ = writeln!(text, "{line}");
+            for line in failure.message.lines() {
+                let _ = writeln!(text, "    {line}");
+            }
+            if failure.tag != 0 {
+                let _ = writeln!(text, "  tag {}", failure.tag);
+            }
+            for step in &failure.path {
+                let _ = writeln!(text, "  -> {}", step_line(step));
+            }
+            if failure.skips > 0 {
+                let _ = writeln!(text, "  work skipped on it: {} times", failure.skips);
+            }
+            let _ = writeln!(text, "  claims {} bytes", failure.claimed_bytes);
+            for claim in &failure.claims {
+                let _ = writeln!(text, "    \"{}\" [{}, {})", claim.label, claim.offset, claim.offset + claim.size);
+            }
+        }
+        if self.more > 0 {
+            let _ = writeln!(text, "and at least {} failures more", self.more);
+        }
+        for suspect in &self.suspects {
+            let _ = writeln!(text, "in flight at the loss: \"{suspect}\"");
+        }
+        text
+    }
+
+    /// The report for a program to read; `docs/report.schema.json` describes it.
+    pub fn json(&self) -> String {
+        let failures: Vec<Value> = self
+            .failures
+            .iter()
+            .map(|failure| {
+                let claims: Vec<Value> = failure
+                    .claims
+                    .iter()
+                    .map(|claim| {
+                        json!({
+                            "buffer": claim.buffer,
+                            "label": claim.label,
+                            "offset": claim.offset,
+                            "size": claim.size,
+                        })
+                    })
+                    .collect();
+                let path: Vec<Value> = failure
+                    .path
+                    .iter()
+                    .map(|step| {
+                        json!({
+                            "kind": kind_name(step.kind),
+                            "kernel": step.kernel,
+                            "needed": step.needed,
+                            "produced": step.produced,
+                            "count": step.count,
+                        })
+                    })
+                    .collect();
+                json!({
+                    "id": failure.id,
+                    "code": failure.code as i32,
+                    "code_name": failure.code.name(),
+                    "vk_result": failure.vk_result,
+                    "vk_function": failure.vk_function,
+                    "operation": failure.operation,
+                    "kernel": failure.kernel,
+                    "stream": failure.stream,
+                    "label": failure.label,
+                    "tag": failure.tag,
+                    "message": failure.message,
+                    "claims": claims,
+                    "claimed_bytes": failure.claimed_bytes,
+                    "skips": failure.skips,
+                    "path": path,
+                })
+            })
+            .collect();
+        json!({
+            "schema": 1,
+            "function": self.function,
+            "field": self.field,
+            "code": self.code as i32,
+            "code_name": self.code.name(),
+            "vk_result": self.vk_result,
+            "message": self.message,
+            "failures": failures,
+            "more": self.more,
+            "suspects": self.suspects,
+        })
+        .to_string()
+    }
+}

@@ -1,0 +1,837 @@
+//! The store: every rule about which bytes can be trusted, written once, as operations on whatever keeps the blocks.
+//!
+//! A driver says where its blocks and its [`Failures`] are ([`FailureStore::split`], [`FailureStore::parts`]) and gets
+//! the rest. Nothing here waits, calls a device or knows what runs.
+
+use super::Access;
+use super::claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
+use super::interval::{Holds, IntervalMap};
+use super::ledger::{Kind, Ledger, Point};
+use super::report::StepKind;
+use super::roots::{Cause, Context, Name, RootKey, RootTable, SetKey};
+use super::skips::NewStep;
+use crate::code::Code;
+use crate::error::{Error, Fault, Roots};
+use arrayvec::ArrayVec;
+use slotmap::SlotMap;
+use smallvec::SmallVec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// The longest message a root keeps, in bytes.
+const MAX_MESSAGE: usize = 1024;
+/// The longest name a root keeps, in bytes.
+pub const MAX_NAME: usize = 128;
+
+/// Cuts text at a character boundary.
+pub fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// Where the blocks are kept.
+pub trait Blocks {
+    /// The claims of a block; nothing once it is gone.
+    fn claims(&self, block: BlockKey) -> Option<&Claims>;
+    /// The same, to change them.
+    fn claims_mut(&mut self, block: BlockKey) -> Option<&mut Claims>;
+    /// Calls `see` with every block, in the order of creation.
+    fn for_each(&self, see: &mut dyn FnMut(BlockKey, &Claims));
+}
+
+/// A line for the log: what a root is, or that work was skipped on it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// The root's code; `Skipped` for skips.
+    pub code: Code,
+    /// The root's id.
+    pub failure: u64,
+    /// The words.
+    pub message: String,
+}
+
+/// An open scope's outcome is not known yet.
+#[derive(Debug)]
+struct Scope {
+    /// Nothing where nothing is written.
+    provisional: Option<SetKey>,
+    uses: Vec<Use>,
+    context: Context,
+    /// Roots of a late failure of bytes it read.
+    late: Option<SetKey>,
+}
+
+/// A device loss: one root for the bytes of every block that has not been touched since (R14).
+#[derive(Debug, Default)]
+struct Loss {
+    count: u32,
+    set: Option<SetKey>,
+    /// Blocks it still has to claim.
+    unreconciled: u64,
+    suspects: Vec<String>,
+}
+
+/// Every failure a device holds, and what it needs to tell of them.
+#[derive(Default)]
+pub struct Failures {
+    pub(super) roots: RootTable,
+    scopes: SlotMap<ScopeKey, Scope>,
+    ledger: Ledger,
+    loss: Loss,
+    log: Vec<LogLine>,
+    /// Blocks of device memory there are, for the loss to count down.
+    device_blocks: u64,
+    /// The staging of one write set at a time, kept for its memory.
+    write_set: Vec<Use>,
+    no_name: Option<Arc<str>>,
+}
+
+/// A piece of work, as the rules see it. Borrowed: nothing is copied unless it fails.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    /// The C function, or what else is going on.
+    pub operation: &'static str,
+    /// What paths call it: the kernel's name, or the operation's.
+    pub name: &'a Arc<str>,
+    /// Whether `name` is a kernel's.
+    pub is_kernel: bool,
+    /// The caller's name for it, or empty.
+    pub label: &'a str,
+    /// The stream it is for.
+    pub stream: u64,
+    /// The caller's number for it.
+    pub tag: u64,
+    /// The kernel's root, if it is broken, and the kernel as paths name it (R8).
+    pub broken: Option<(SetKey, &'a Name)>,
+}
+
+impl Work<'_> {
+    /// What a root of it keeps.
+    pub fn context(&self) -> Context {
+        Context {
+            operation: self.operation,
+            kernel: if self.is_kernel { self.name.clone() } else { "".into() },
+            stream: self.stream,
+            label: cut(self.label, MAX_NAME).into(),
+            tag: self.tag,
+        }
+    }
+}
+
+/// What a scope that ran was enqueued as.
+pub type Enqueued = Option<Point>;
+
+impl Failures {
+    /// How many roots live.
+    pub fn count(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// The record of unfinished work.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The suspects of the last loss, in the order they were enqueued.
+    pub fn suspects(&self) -> &[String] {
+        &self.loss.suspects
+    }
+
+    /// Whether the device is lost.
+    pub fn is_lost(&self) -> bool {
+        self.loss.set.is_some()
+    }
+
+    /// The lines to log since the last call; to be told outside every lock.
+    pub fn take_log(&mut self) -> Vec<LogLine> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Whether there is anything to log.
+    pub fn has_log(&self) -> bool {
+        !self.log.is_empty()
+    }
+
+    /// An empty write set whose memory is kept; `put_back` returns it.
+    pub fn write_set(&mut self) -> Vec<Use> {
+        std::mem::take(&mut self.write_set)
+    }
+
+    /// Takes a write set back.
+    pub fn put_back(&mut self, mut uses: Vec<Use>) {
+        uses.clear();
+        self.write_set = uses;
+    }
+
+    /// The claims of a new block: none, or "never written" (R17).
+    pub fn new_block(&mut self, name: Name, size: u64, device_memory: bool, never_written: Option<Context>) -> Claims {
+        let mut claims = Claims {
+            name,
+            size,
+            map: IntervalMap::default(),
+            unallocated: None,
+            held: SmallVec::new(),
+            device_memory,
+            losses: self.loss.count,
+        };
+        if device_memory {
+            self.device_blocks += 1;
+        }
+        if let Some(context) = never_written {
+            let fault = Fault::new(Code::NeverWritten, "");
+            let set = self.roots.mint(Some(Box::new(Cause { fault, context })));
+            self.roots.for_each_mut(set, |root| root.origin.push(claims.name.serial));
+            claims.claim(0, size, set, &mut self.roots);
+            self.roots.release(set);
+        }
+        claims
+    }
+
+    /// A block goes away: its claims are shed (R17) and nothing of it stays.
+    pub fn shed(&mut self, claims: &mut Claims) {
+        if claims.device_memory {
+            self.device_blocks -= 1;
+            if claims.losses != self.loss.count {
+                self.reconciled_one();
+            }
+        }
+        claims.map.clear(&mut self.roots);
+        if let Some(set) = claims.unallocated.take() {
+            self.roots.release(set);
+        }
+    }
+
+    /// A root that no claim holds yet: for broken kernels, and for failures of calls that write nothing. The caller
+    /// holds it once.
+    pub fn mint(&mut self, fault: Fault, context: Context, origin: &[u64]) -> SetKey {
+        let message = cut(&fault.message, MAX_MESSAGE);
+        let fault =
+            if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
+        let set = self.roots.mint(Some(Box::new(Cause { fault, context })));
+        self.roots.for_each_mut(set, |root| root.origin.extend_from_slice(origin));
+        self.log_root(set);
+        set
+    }
+
+    /// Lets go of a root got from [`mint`](Self::mint).
+    pub fn release(&mut self, set: SetKey) {
+        self.roots.release(set);
+    }
+
+    /// The id of a set's oldest root.
+    pub fn id(&self, set: SetKey) -> u64 {
+        self.roots.oldest(set).id
+    }
+
+    /// How many roots a set has.
+    pub fn size(&self, set: SetKey) -> u32 {
+        self.roots.size(set)
+    }
+
+    /// The caller has a name and a number for what failed in an open scope.
+    pub fn rename_scope(&mut self, scope: ScopeKey, label: &str, tag: u64) {
+        if let Some(scope) = self.scopes.get_mut(scope) {
+            if !label.is_empty() {
+                scope.context.label = cut(label, MAX_NAME).into();
+            }
+            scope.context.tag = tag;
+        }
+    }
+
+    /// The device goes away, and its loss with it.
+    pub fn forget_loss(&mut self) {
+        if let Some(set) = self.loss.set.take() {
+            self.roots.release(set);
+        }
+    }
+
+    /// The roots of a set, for an answer.
+    pub fn name(&self, set: SetKey) -> Roots {
+        let mut answer = Roots::default();
+        self.roots.name(set, &mut answer);
+        answer
+    }
+
+    /// The fault of the device's loss, for calls that need the device.
+    pub fn loss_fault(&self) -> Option<(Fault, Roots)> {
+        let set = self.loss.set?;
+        let fault = match &self.roots.oldest(set).cause {
+            Some(cause) => cause.fault.clone(),
+            None => Fault::new(Code::DeviceLost, ""),
+        };
+        Some((fault, self.name(set)))
+    }
+
+    fn log_root(&mut self, set: SetKey) {
+        let root = self.roots.oldest(set);
+        if let Some(cause) = &root.cause {
+            let message = super::render::cause_line(cause);
+            self.log.push(LogLine { code: cause.fault.code, failure: root.id, message });
+        }
+    }
+
+    fn reconciled_one(&mut self) {
+        self.loss.unreconciled -= 1;
+        if self.loss.unreconciled == 0 && !self.is_lost() {
+            self.loss.suspects.clear();
+        }
+    }
+}
+
+/// Something that owns blocks and a device's [`Failures`]: the whole surface of the rules comes with it.
+pub trait FailureStore {
+    /// Where its blocks are.
+    type Blocks: Blocks;
+
+    /// Both, to change them.
+    fn split(&mut self) -> (&mut Self::Blocks, &mut Failures);
+    /// Both, to ask.
+    fn parts(&self) -> (&Self::Blocks, &Failures);
+
+    /// Whether the bytes can all be trusted, as far as is known: else every root that claims one of them, once (R6).
+    fn ensure_written(&self, asked: &[Bytes]) -> Result<(), Roots> {
+        let (blocks, failures) = self.parts();
+        let mut answer = Roots::default();
+        for bytes in asked.iter().filter(|bytes| bytes.start < bytes.end) {
+            let Some(claims) = blocks.claims(bytes.block) else {
+                continue;
+            };
+            let mut claimed = false;
+            claims.sets(bytes.start, bytes.end, |set| {
+                claimed = true;
+                failures.roots.name(set, &mut answer);
+            });
+            if claimed && !answer.asked.is_full() && !answer.asked.contains(&claims.name.serial) {
+                answer.asked.push(claims.name.serial);
+            }
+        }
+        if answer.ids.is_empty() { Ok(()) } else { Err(answer) }
+    }
+
+    /// The oldest root that claims any of the bytes.
+    fn read_failure(&self, asked: &[Bytes]) -> Option<u64> {
+        self.ensure_written(asked).err().and_then(|roots| roots.ids.first().copied())
+    }
+
+    /// Whether an open scope holds any of the bytes against the use.
+    fn held(&self, uses: &[Use]) -> bool {
+        let (blocks, _) = self.parts();
+        uses.iter().any(|u| {
+            blocks.claims(u.bytes.block).is_some_and(|claims| {
+                claims.is_held() && claims.held_against(u.bytes.start, u.bytes.end, u.access.writes())
+            })
+        })
+    }
+
+    /// A new failure takes the bytes over. Its id.
+    fn taint(&mut self, fault: Fault, context: Context, bytes: &[Bytes]) -> u64 {
+        let (blocks, failures) = self.split();
+        let set = failures.mint(fault, context, &[]);
+        let id = failures.id(set);
+        claim_all(blocks, failures, set, bytes.iter().copied(), true);
+        settle(failures, bytes);
+        failures.roots.release(set);
+        id
+    }
+
+    /// The bytes were written by somebody who knows: claims on exactly them are released.
+    fn written(&mut self, bytes: &[Bytes]) {
+        let (blocks, failures) = self.split();
+        for bytes in bytes {
+            if let Some(claims) = blocks.claims_mut(bytes.block) {
+                claims.release(bytes.start, bytes.end, &mut failures.roots);
+            }
+        }
+        settle(failures, bytes);
+    }
+
+    /// The block has no bytes, for this reason (R7). The root's id.
+    fn fail_unallocated(&mut self, block: BlockKey, fault: Fault, context: Context) -> u64 {
+        let (blocks, failures) = self.split();
+        let set = failures.mint(fault, context, &[]);
+        let id = failures.id(set);
+        if let Some(claims) = blocks.claims_mut(block) {
+            failures.roots.for_each_mut(set, |root| root.origin.push(claims.name.serial));
+            claims.map.clear(&mut failures.roots);
+            let before = claims.unallocated.replace(set);
+            if let Some(before) = before {
+                failures.roots.release(before);
+            }
+        } else {
+            failures.roots.release(set);
+        }
+        id
+    }
+
+    /// The block has bytes now: the reason why it had none claims them all (R7).
+    fn allocated(&mut self, block: BlockKey, size: u64) {
+        let (blocks, failures) = self.split();
+        if let Some(claims) = blocks.claims_mut(block) {
+            claims.size = size;
+            if let Some(set) = claims.unallocated.take() {
+                claims.claim(0, size, set, &mut failures.roots);
+                failures.roots.release(set);
+            }
+        }
+    }
+
+    /// Decides, once, whether the work runs. If bytes it needs are claimed, or there are none, or its kernel is broken,
+    /// it is skipped here and now: its whole write set takes over the roots found (R5, R8), which are the answer.
+    fn enter_or_skip(&mut self, work: &Work<'_>, uses: &[Use]) -> Result<(), Roots> {
+        let (blocks, _) = self.parts();
+        let stopped = work.broken.is_some()
+            || uses.iter().any(|u| {
+                blocks.claims(u.bytes.block).is_some_and(|claims| {
+                    !claims.is_allocated()
+                        || (!claims.map.is_empty()
+                            && u.access.needs_bytes()
+                            && claims.map.overlaps(u.bytes.start, u.bytes.end))
+                })
+            });
+        if !stopped { Ok(()) } else { Err(self.propagate(work, uses)) }
+    }
+
+    /// The skipping half of [`enter_or_skip`](Self::enter_or_skip).
+    fn propagate(&mut self, work: &Work<'_>, uses: &[Use]) -> Roots {
+        let (blocks, failures) = self.split();
+        // Which root was found on what, each root once.
+        let mut found: ArrayVec<(RootKey, Option<BlockKey>), { crate::error::MAX_ROOTS }> = ArrayVec::new();
+        let mut union: Option<SetKey> = None;
+        let mut add = |failures: &mut Failures, set: SetKey, on: Option<BlockKey>| {
+            for (key, _) in failures.roots.members(set) {
+                if !found.is_full() && found.iter().all(|(known, _)| *known != key) {
+                    found.push((key, on));
+                }
+            }
+            let wider = match union {
+                None => {
+                    failures.roots.hold(&set);
+                    set
+                }
+                Some(so_far) if so_far == set => so_far,
+                Some(so_far) => {
+                    let wider = failures.roots.union(so_far, set);
+                    failures.roots.release(so_far);
+                    wider
+                }
+            };
+            union = Some(wider);
+        };
+        if let Some((set, _)) = work.broken {
+            add(failures, set, None);
+        }
+        for u in uses {
+            let Some(claims) = blocks.claims(u.bytes.block) else {
+                continue;
+            };
+            if u.access.needs_bytes() || !claims.is_allocated() {
+                claims.sets(u.bytes.start, u.bytes.end, |set| add(failures, set, Some(u.bytes.block)));
+            }
+        }
+        let Some(set) = union else {
+            return Roots::default();
+        };
+
+        let mut answer = failures.name(set);
+        let produced = names(blocks, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block));
+        for name in &produced {
+            if answer.asked.try_push(name.serial).is_err() {
+                break;
+            }
+        }
+        for (root, on) in &found {
+            let needed = match on {
+                Some(block) => blocks.claims(*block).map(|claims| &claims.name),
+                None => work.broken.map(|(_, name)| name),
+            };
+            if let Some(needed) = needed {
+                let step = NewStep { kind: StepKind::Skip, kernel: work.name, needed, produced: &produced };
+                record(failures, *root, &step);
+            }
+        }
+        drop(produced);
+        let writes = uses.iter().filter(|u| u.access.writes());
+        for u in writes {
+            if let Some(claims) = blocks.claims_mut(u.bytes.block) {
+                claims.claim(u.bytes.start, u.bytes.end, set, &mut failures.roots);
+            }
+        }
+        failures.ledger.push(Kind::Settled, None, work.name, uses);
+        failures.roots.release(set);
+        answer
+    }
+
+    /// Work that was decided to run. What it says about its bytes stands for the whole body: an error or a panic
+    /// claims its write set, success releases what it wrote in full (R4, R9). The body says as what it was enqueued.
+    fn write_scope(
+        &mut self,
+        work: &Work<'_>,
+        uses: &[Use],
+        body: impl FnOnce(&mut Self) -> Result<Enqueued, Fault>,
+    ) -> Result<(), Error>
+    where
+        Self: Sized,
+    {
+        let point = guarded(self, work, uses, body)?;
+        let (blocks, failures) = self.split();
+        for u in uses.iter().filter(|u| u.access.releases()) {
+            if let Some(claims) = blocks.claims_mut(u.bytes.block) {
+                claims.release(u.bytes.start, u.bytes.end, &mut failures.roots);
+            }
+        }
+        failures.ledger.push(Kind::Ran, point, work.name, uses);
+        Ok(())
+    }
+
+    /// A copy of equally long, disjoint ranges (R10): it runs over claimed bytes, and each claimed source byte hands
+    /// its claim to its destination byte while each clean one releases it. Memory that was never allocated cannot be
+    /// copied: that is a skip like any other.
+    fn copy_scope(
+        &mut self,
+        work: &Work<'_>,
+        to: Bytes,
+        from: Bytes,
+        body: impl FnOnce(&mut Self) -> Result<Enqueued, Fault>,
+    ) -> Result<(), Error>
+    where
+        Self: Sized,
+    {
+        let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
+        let (blocks, _) = self.parts();
+        let missing = |bytes: Bytes| blocks.claims(bytes.block).is_some_and(|claims| !claims.is_allocated());
+        if missing(to) || missing(from) {
+            return Err(Error::Skipped(self.propagate(work, &uses)));
+        }
+        let point = guarded(self, work, &uses, body)?;
+        let (blocks, failures) = self.split();
+        let mut moved: SmallVec<[(u64, u64, SetKey); 4]> = SmallVec::new();
+        if let Some(claims) = blocks.claims(from.block) {
+            claims.map.visit(from.start, from.end, |start, end, set| moved.push((start, end, *set)));
+        }
+        if !moved.is_empty() {
+            let names: Option<(Name, Name)> = blocks
+                .claims(from.block)
+                .zip(blocks.claims(to.block))
+                .map(|(from, to)| (from.name.clone(), to.name.clone()));
+            if let Some((needed, produced)) = names {
+                let step = NewStep { kind: StepKind::Copy, kernel: work.name, needed: &needed, produced: &[&produced] };
+                let mut told: SmallVec<[RootKey; 8]> = SmallVec::new();
+                for (_, _, set) in &moved {
+                    let members: SmallVec<[RootKey; 4]> = failures.roots.members(*set).map(|(key, _)| key).collect();
+                    for root in members {
+                        if !told.contains(&root) {
+                            told.push(root);
+                            record(failures, root, &step);
+                        }
+                    }
+                }
+            }
+            // The source may be the same block, and releasing the destination may be what ends a set: hold them all.
+            moved.iter().for_each(|(_, _, set)| failures.roots.hold(set));
+        }
+        if let Some(claims) = blocks.claims_mut(to.block) {
+            claims.release(to.start, to.end, &mut failures.roots);
+            for (start, end, set) in &moved {
+                let start = to.start + (start - from.start);
+                let end = to.start + (end - from.start);
+                claims.claim(start, end, *set, &mut failures.roots);
+            }
+        }
+        moved.into_iter().for_each(|(_, _, set)| failures.roots.release(set));
+        failures.ledger.push(Kind::Copied, point, work.name, &uses);
+        Ok(())
+    }
+
+    /// Opens a write scope around work of the caller's: its write set is claimed until the outcome is known, its bytes
+    /// are held (R4). A scope that reads claimed bytes does not open.
+    fn enter_write(&mut self, work: &Work<'_>, uses: &[Use]) -> Result<ScopeKey, Roots> {
+        self.enter_or_skip(work, uses)?;
+        let (blocks, failures) = self.split();
+        let mut provisional = None;
+        if uses.iter().any(|u| u.access.writes()) {
+            let set = failures.roots.mint(None);
+            claim_all(blocks, failures, set, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes), true);
+            provisional = Some(set);
+        }
+        let scope =
+            failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), context: work.context(), late: None });
+        for u in uses.iter().filter(|u| u.access != Access::None) {
+            if let Some(claims) = blocks.claims_mut(u.bytes.block) {
+                claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
+            }
+        }
+        failures.ledger.push(Kind::Scope(scope), None, work.name, uses);
+        Ok(scope)
+    }
+
+    /// Closes a scope. Success releases its write set, unless bytes it read were found bad since; a fault takes the
+    /// provisional failure's place for all its carriers at once. Answers with the root's id, 0 for none.
+    fn exit_write(&mut self, scope: ScopeKey, fault: Option<Fault>) -> u64 {
+        let (blocks, failures) = self.split();
+        let Some(scope_left) = failures.scopes.remove(scope) else {
+            return 0;
+        };
+        let Scope { provisional, uses, context, late } = scope_left;
+        for u in &uses {
+            if let Some(claims) = blocks.claims_mut(u.bytes.block) {
+                claims.let_go(scope);
+            }
+        }
+        let writes: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
+        let mut id = 0;
+        match (fault, late) {
+            (Some(fault), _) => {
+                if let Some(set) = provisional {
+                    failures.roots.replace(set, Box::new(Cause { fault, context }));
+                    id = failures.id(set);
+                    failures.log_root(set);
+                } else {
+                    let set = failures.mint(fault, context, &[]);
+                    id = failures.id(set);
+                    failures.roots.release(set);
+                }
+            }
+            (None, Some(late)) => claim_all(blocks, failures, late, writes.iter().copied(), false),
+            (None, None) => {
+                for bytes in &writes {
+                    if let Some(claims) = blocks.claims_mut(bytes.block) {
+                        claims.release(bytes.start, bytes.end, &mut failures.roots);
+                    }
+                }
+            }
+        }
+        settle(failures, &writes);
+        [provisional, late].into_iter().flatten().for_each(|set| failures.roots.release(set));
+        id
+    }
+
+    /// Gives a block back: sheds its claims (R17).
+    fn shed(&mut self, block: BlockKey) {
+        let (blocks, failures) = self.split();
+        if let Some(claims) = blocks.claims_mut(block) {
+            failures.shed(claims);
+        }
+    }
+
+    /// Everything enqueued for a point was refused after all (R13). The root's id.
+    fn late_failure(&mut self, point: Point, fault: Fault, context: Context) -> u64 {
+        let (blocks, failures) = self.split();
+        let set = failures.mint(fault, context, &[]);
+        let id = failures.id(set);
+        let mut origin: SmallVec<[u64; 4]> = SmallVec::new();
+        failures.ledger.written_at(point, |bytes| {
+            if let Some(claims) = blocks.claims(bytes.block)
+                && !origin.contains(&claims.name.serial)
+            {
+                origin.push(claims.name.serial);
+            }
+        });
+        failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
+        failures.ledger.fail(|failed| failed == point, set, &mut failures.roots);
+        replay(blocks, failures);
+        failures.roots.release(set);
+        id
+    }
+
+    /// Forgets what the ledger no longer needs: work whose point is complete.
+    fn retire(&mut self, complete: impl Fn(Point) -> bool) {
+        let (_, failures) = self.split();
+        failures.ledger.retire(&mut failures.roots, complete);
+    }
+
+    /// The device is lost: one root for everything it held, in O(1) (R14). The root's id.
+    fn lose(&mut self, fault: Fault, context: Context) -> u64 {
+        let (blocks, failures) = self.split();
+        if let Some(set) = failures.loss.set {
+            return failures.id(set);
+        }
+        let set = failures.mint(fault, context, &[]);
+        failures.loss.count += 1;
+        failures.loss.set = Some(set);
+        failures.loss.unreconciled = failures.device_blocks;
+        failures.loss.suspects = failures.ledger.unfinished().map(|name| name.to_string()).collect();
+        // Bytes that are no device's memory are lost with the work that was to write them.
+        failures.ledger.fail(|_| true, set, &mut failures.roots);
+        replay(blocks, failures);
+        failures.id(set)
+    }
+
+    /// Work that needs a lost device: what it would have written is the loss's as well (R14).
+    fn fail_lost(&mut self, uses: &[Use]) -> Option<Error> {
+        let (blocks, failures) = self.split();
+        let (fault, roots) = failures.loss_fault()?;
+        let set = failures.loss.set?;
+        let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
+        claim_all(blocks, failures, set, writes.iter().copied(), true);
+        settle(failures, &writes);
+        Some(Error::Failed(Box::new(fault), roots))
+    }
+
+    /// Bytes go the way of a failure that was recorded for a part of the same work.
+    fn extend(&mut self, failure: u64, bytes: Bytes) {
+        let (blocks, failures) = self.split();
+        if let Some(set) = failures.roots.find(failure).and_then(|root| failures.roots.single(root)) {
+            claim_all(blocks, failures, set, std::iter::once(bytes), true);
+            settle(failures, &[bytes]);
+        }
+    }
+
+    /// A block is touched: if the device was lost since the last time, the loss claims what no older root holds (R14).
+    fn reconcile(&mut self, block: BlockKey) {
+        let (blocks, failures) = self.split();
+        let Some(claims) = blocks.claims_mut(block) else {
+            return;
+        };
+        if claims.losses == failures.loss.count {
+            return;
+        }
+        claims.losses = failures.loss.count;
+        if !claims.device_memory {
+            return;
+        }
+        failures.reconciled_one();
+        if let (Some(set), true) = (failures.loss.set, claims.is_allocated()) {
+            let serial = claims.name.serial;
+            failures.roots.for_each_mut(set, |root| root.origin.push(serial));
+            claims.map.update(0, claims.size, &mut failures.roots, |roots, _, _, old| {
+                Some(old.unwrap_or_else(|| {
+                    roots.hold(&set);
+                    set
+                }))
+            });
+        }
+    }
+}
+
+fn names<'a, B: Blocks>(blocks: &'a B, keys: impl Iterator<Item = BlockKey>) -> SmallVec<[&'a Name; 8]> {
+    let mut names: SmallVec<[&Name; 8]> = SmallVec::new();
+    for claims in keys.filter_map(|block| blocks.claims(block)) {
+        if claims.name.serial != 0 && names.iter().all(|name| name.serial != claims.name.serial) {
+            names.push(&claims.name);
+        }
+    }
+    names
+}
+
+fn record(failures: &mut Failures, root: RootKey, step: &NewStep<'_>) {
+    let Some(entry) = failures.roots.get_mut(root) else {
+        return;
+    };
+    if entry.skips.record(step) {
+        let (failure, count) = (entry.id, entry.skips.total());
+        let message = super::render::skip_line(step, count);
+        failures.log.push(LogLine { code: Code::Skipped, failure, message });
+    }
+}
+
+fn claim_all<B: Blocks>(
+    blocks: &mut B,
+    failures: &mut Failures,
+    set: SetKey,
+    bytes: impl Iterator<Item = Bytes>,
+    first: bool,
+) {
+    for bytes in bytes {
+        if let Some(claims) = blocks.claims_mut(bytes.block) {
+            if first {
+                let serial = claims.name.serial;
+                failures.roots.for_each_mut(set, |root| {
+                    if !root.origin.contains(&serial) {
+                        root.origin.push(serial);
+                    }
+                });
+            }
+            claims.claim(bytes.start, bytes.end, set, &mut failures.roots);
+        }
+    }
+}
+
+/// Tells the ledger that the bytes are what they are now, whatever happened before.
+fn settle(failures: &mut Failures, bytes: &[Bytes]) {
+    if failures.ledger.is_empty() {
+        return;
+    }
+    let name = failures.no_name.get_or_insert_with(|| "".into()).clone();
+    let uses: SmallVec<[Use; 8]> = bytes.iter().map(|bytes| Use { bytes: *bytes, access: Access::Write }).collect();
+    failures.ledger.push(Kind::Settled, None, &name, &uses);
+}
+
+/// Replays the ledger and claims what is found bad at its end, and nothing else (R13).
+fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures) {
+    let scopes = &mut failures.scopes;
+    let blocks_seen = &*blocks;
+    let mut late = failures.ledger.replay(
+        &mut failures.roots,
+        |roots, passed| {
+            let Some(needed) = blocks_seen.claims(passed.needed) else {
+                return;
+            };
+            let produced = passed.uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block);
+            let produced = names(blocks_seen, produced);
+            // A host read has no bytes of its own that a path could lead to.
+            if produced.is_empty() {
+                return;
+            }
+            let step = NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
+            roots.for_each_mut(passed.set, |root| {
+                root.skips.record(&step);
+            });
+        },
+        |roots, scope, set| {
+            let Some(scope) = scopes.get_mut(scope) else {
+                return false;
+            };
+            let wider = match scope.late {
+                None => {
+                    roots.hold(&set);
+                    set
+                }
+                Some(before) => {
+                    let wider = roots.union(before, set);
+                    roots.release(before);
+                    wider
+                }
+            };
+            scope.late = Some(wider);
+            true
+        },
+    );
+    for (block, map) in &mut late {
+        if let Some(claims) = blocks.claims_mut(*block) {
+            map.visit(0, u64::MAX, |start, end, set| claims.claim(start, end, *set, &mut failures.roots));
+        }
+        map.clear(&mut failures.roots);
+    }
+}
+
+/// Runs a body whose failure, of whatever kind, claims the write set (R4).
+fn guarded<S: FailureStore>(
+    store: &mut S,
+    work: &Work<'_>,
+    uses: &[Use],
+    body: impl FnOnce(&mut S) -> Result<Enqueued, Fault>,
+) -> Result<Enqueued, Error> {
+    // Whatever the body left half done belongs to the recording that its owner discards; the claims are ours.
+    let fault = match catch_unwind(AssertUnwindSafe(|| body(store))) {
+        Ok(Ok(point)) => return Ok(point),
+        Ok(Err(fault)) => fault,
+        Err(panic) => Fault::new(Code::Internal, panic_message(&*panic)),
+    };
+    let (blocks, failures) = store.split();
+    let set = failures.mint(fault.clone(), work.context(), &[]);
+    let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
+    claim_all(blocks, failures, set, writes.iter().copied(), true);
+    settle(failures, &writes);
+    let mut roots = failures.name(set);
+    roots.asked.extend(names(blocks, writes.iter().map(|bytes| bytes.block)).iter().take(8).map(|name| name.serial));
+    failures.roots.release(set);
+    Err(Error::Failed(Box::new(fault), roots))
+}
+
+/// What a panic says of itself.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message")
+}

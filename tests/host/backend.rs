@@ -1,0 +1,777 @@
+//! A device on the host. It runs what it was given as late and in as strange an order as barriers, waits and signals
+//! allow, so that a missing one changes results; it can be told to refuse; and it writes down everything it was told.
+
+use super::Rng;
+use super::checker::{Checker, Counts, Event, Recorded, Touch};
+use super::program::Program;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate::code::Code;
+use tidegate::error::Fault;
+use tidegate::memory::{MemoryKind, PageSource};
+use tidegate::failure::Point;
+use tidegate::stream::backend::{Backend, Binding, BindingInfo, Grid, KernelInfo, KernelSource, Launch, Limits};
+
+/// Where a fault can be injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    PageCreate,
+    PageWrite,
+    PageRead,
+    SlotCreate,
+    KernelCreate,
+    Begin,
+    Launch,
+    End,
+    Submit,
+    Completed,
+    Wait,
+}
+
+/// When submitted work runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Only when something waits for it.
+    Lazy,
+    /// Some of it now and then.
+    Random,
+    /// At once.
+    Eager,
+}
+
+/// What the device is.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub seed: u64,
+    pub pace: Pace,
+    pub limits: Limits,
+    /// What the driver says is left of each heap; none where it does not say.
+    pub tells_budget: bool,
+}
+
+impl Options {
+    pub fn new(seed: u64, queues: usize) -> Options {
+        Options {
+            seed,
+            pace: Pace::Random,
+            limits: Limits {
+                queues,
+                max_buffer_size: 1 << 28,
+                heap_size: [1 << 30; 3],
+                max_binding_size: 1 << 27,
+                binding_alignment: 4,
+                block_alignment: 16,
+                max_groups: [1024; 3],
+                max_push_size: 128,
+                max_bindings: 8,
+            },
+            tells_budget: false,
+        }
+    }
+
+    pub fn pace(mut self, pace: Pace) -> Options {
+        self.pace = pace;
+        self
+    }
+}
+
+#[derive(Clone)]
+struct Place {
+    page: u64,
+    offset: u64,
+    size: u64,
+}
+
+enum Command {
+    Launch { kernel: u64, program: Arc<Program>, places: Vec<Place>, push: Vec<u8>, counts: Option<Place> },
+    Copy { to: Place, from: Place },
+    Fill { to: Place, pattern: u32 },
+}
+
+enum Item {
+    Barrier,
+    HostBarrier,
+    Command(Command, String),
+}
+
+enum Queued {
+    Wait(Point),
+    Barrier,
+    Command(Command),
+    Signal(Point),
+    Done,
+}
+
+struct Injection {
+    call: Call,
+    left: u64,
+    /// None: the call panics.
+    fault: Option<Fault>,
+    forever: bool,
+}
+
+/// A recording that was refused and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub recording: u64,
+    pub slot: u32,
+    pub message: String,
+    pub accepted_later: bool,
+}
+
+struct State {
+    rng: Rng,
+    pace: Pace,
+    held: bool,
+    bytes: HashMap<u64, (MemoryKind, Vec<u8>)>,
+    serial: u64,
+    queues: Vec<VecDeque<Queued>>,
+    reached: HashMap<u32, u64>,
+    injections: Vec<Injection>,
+    calls: HashMap<&'static str, u64>,
+    log: Vec<Event>,
+    checker: Checker,
+    /// Breaches of the contract of a backend that no pair of accesses shows.
+    breaches: Vec<String>,
+    open: HashMap<u64, u32>,
+    touched: Vec<u64>,
+    refusals: Vec<Refusal>,
+    stuck: u64,
+    fired: u64,
+    max_groups: [u32; 3],
+}
+
+/// The device.
+pub struct HostBackend {
+    limits: Limits,
+    tells_budget: bool,
+    state: Arc<Mutex<State>>,
+}
+
+/// A page; its bytes are the device's.
+pub struct HostPage {
+    serial: u64,
+    kind: MemoryKind,
+    size: u64,
+}
+
+/// A compiled kernel; tells the log when it goes.
+pub struct HostKernel {
+    serial: u64,
+    program: Arc<Program>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for HostKernel {
+    fn drop(&mut self) {
+        self.state.lock().log.push(Event::KernelDropped { kernel: self.serial });
+    }
+}
+
+/// Commands of one batch.
+pub struct HostRecording {
+    serial: u64,
+    slot: u32,
+    ended: bool,
+    submitted: bool,
+    items: Vec<Item>,
+}
+
+impl State {
+    fn fault(&mut self, call: Call) -> Result<(), Fault> {
+        let mut hit = None;
+        self.injections.retain_mut(|injection| {
+            if injection.call != call || hit.is_some() {
+                return true;
+            }
+            injection.left = injection.left.saturating_sub(1);
+            if injection.left > 0 {
+                return true;
+            }
+            hit = Some(injection.fault.clone());
+            self.fired += 1;
+            injection.forever
+        });
+        match hit {
+            None => Ok(()),
+            Some(Some(fault)) => Err(fault),
+            Some(None) => panic!("the backend panics in {call:?}"),
+        }
+    }
+
+    fn breach(&mut self, what: String) {
+        if self.breaches.len() < 50 {
+            self.breaches.push(what);
+        }
+    }
+
+    fn refused(&mut self, recording: &HostRecording, fault: &Fault) {
+        if self.refusals.iter().all(|r| r.recording != recording.serial) {
+            self.refusals.push(Refusal {
+                recording: recording.serial,
+                slot: recording.slot,
+                message: fault.message.to_string(),
+                accepted_later: false,
+            });
+        }
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn is_reached(&self, point: Point) -> bool {
+        self.reached.get(&point.slot).copied().unwrap_or(0) >= point.batch
+    }
+
+    /// Takes from the front of every queue what nothing stands before.
+    fn retire(&mut self) {
+        loop {
+            let mut moved = false;
+            for q in 0..self.queues.len() {
+                while let Some(front) = self.queues[q].front() {
+                    match *front {
+                        Queued::Command(_) => break,
+                        Queued::Wait(point) if !self.is_reached(point) => break,
+                        Queued::Signal(point) => {
+                            self.reached.insert(point.slot, point.batch);
+                        }
+                        Queued::Wait(_) | Queued::Barrier | Queued::Done => {}
+                    }
+                    self.queues[q].pop_front();
+                    moved = true;
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Runs one command that may run now, any of them; false when there is none.
+    fn step(&mut self) -> bool {
+        const WINDOW: usize = 6;
+        self.retire();
+        if self.held {
+            return false;
+        }
+        let mut ready: [(usize, usize); 4 * WINDOW] = [(0, 0); 4 * WINDOW];
+        let mut count = 0;
+        for (q, queue) in self.queues.iter().enumerate() {
+            let first = count;
+            for (i, item) in queue.iter().enumerate() {
+                match *item {
+                    Queued::Wait(point) if !self.is_reached(point) => break,
+                    Queued::Barrier if count > first => break,
+                    Queued::Command(_) => {
+                        ready[count] = (q, i);
+                        count += 1;
+                        if count - first == WINDOW || count == ready.len() {
+                            break;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if count == 0 {
+            return false;
+        }
+        let (q, i) = ready[self.rng.below(count as u64) as usize];
+        if let Queued::Command(command) = std::mem::replace(&mut self.queues[q][i], Queued::Done) {
+            self.execute(&command);
+        }
+        self.retire();
+        true
+    }
+
+    fn run_some(&mut self) {
+        let steps = match self.pace {
+            Pace::Lazy => 0,
+            Pace::Eager => u64::MAX,
+            Pace::Random if self.rng.one_in(3) => self.rng.below(6),
+            Pace::Random => 0,
+        };
+        for _ in 0..steps {
+            if !self.step() {
+                return;
+            }
+        }
+    }
+
+    fn load(&self, place: &Place, offset: u64) -> Option<u8> {
+        self.bytes.get(&place.page)?.1.get((place.offset + offset) as usize).copied()
+    }
+
+    fn store(&mut self, place: &Place, offset: u64, value: u8) {
+        if let Some(byte) = self.bytes.get_mut(&place.page).and_then(|b| b.1.get_mut((place.offset + offset) as usize)) {
+            *byte = value;
+        }
+    }
+
+    fn execute(&mut self, command: &Command) {
+        match command {
+            Command::Launch { program, places, push, counts, .. } => {
+                if let Some(counts) = counts {
+                    for axis in 0..3 {
+                        let word: Vec<u8> = (0..4).map(|i| self.load(counts, axis * 4 + i).unwrap_or(0)).collect();
+                        let groups = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                        if groups == 0 || groups > self.max_groups[axis as usize] {
+                            return;
+                        }
+                    }
+                }
+                let sizes: Vec<u64> = places.iter().map(|p| p.size).collect();
+                let stores = program.run(&sizes, push, &mut |b, offset| Some(self.load(&places[b], offset).unwrap_or(0)));
+                for (b, offset, value) in stores {
+                    self.store(&places[b], offset, value.unwrap_or(0));
+                }
+            }
+            Command::Copy { to, from } => {
+                let bytes: Vec<u8> = (0..from.size).map(|i| self.load(from, i).unwrap_or(0)).collect();
+                for (i, byte) in bytes.into_iter().enumerate() {
+                    self.store(to, i as u64, byte);
+                }
+            }
+            Command::Fill { to, pattern } => {
+                for i in 0..to.size {
+                    self.store(to, i, pattern.to_le_bytes()[(i % 4) as usize]);
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, binding: &Binding<'_, HostPage>, what: &str) -> Place {
+        let Binding { page, offset, size } = *binding;
+        if !self.bytes.contains_key(&page.serial) || offset.checked_add(size).is_none_or(|end| end > page.size) {
+            self.breach(format!("{what}: {offset}+{size} is outside page {} of {} bytes", page.serial, page.size));
+        }
+        if size == 0 {
+            self.breach(format!("{what}: an empty range of page {}", page.serial));
+        }
+        Place { page: page.serial, offset, size }
+    }
+}
+
+fn touch(place: &Place, write: bool) -> Touch {
+    Touch { page: place.page, start: place.offset, end: place.offset + place.size, write }
+}
+
+fn recorded(item: &Item) -> Recorded {
+    let (command, name) = match item {
+        Item::Barrier => return Recorded::Barrier,
+        Item::HostBarrier => return Recorded::HostBarrier,
+        Item::Command(command, name) => (command, name.clone()),
+    };
+    match command {
+        Command::Launch { kernel, program, places, counts, .. } => {
+            let sizes: Vec<u64> = places.iter().map(|p| p.size).collect();
+            let mut touches: Vec<Touch> = program
+                .touches(&sizes)
+                .into_iter()
+                .map(|(b, offset, size, write)| {
+                    let start = places[b].offset + offset;
+                    Touch { page: places[b].page, start, end: start + size, write }
+                })
+                .collect();
+            touches.extend(counts.iter().map(|place| touch(place, false)));
+            Recorded::Command { name, kernel: Some(*kernel), touches }
+        }
+        Command::Copy { to, from } => {
+            Recorded::Command { name, kernel: None, touches: vec![touch(from, false), touch(to, true)] }
+        }
+        Command::Fill { to, .. } => Recorded::Command { name, kernel: None, touches: vec![touch(to, true)] },
+    }
+}
+
+impl HostBackend {
+    pub fn new(options: Options) -> HostBackend {
+        let Options { seed, pace, limits, tells_budget } = options;
+        let state = State {
+            rng: Rng::new(seed),
+            pace,
+            held: false,
+            bytes: HashMap::new(),
+            serial: 0,
+            queues: (0..limits.queues).map(|_| VecDeque::new()).collect(),
+            reached: HashMap::new(),
+            injections: Vec::new(),
+            calls: HashMap::new(),
+            log: Vec::new(),
+            checker: Checker::default(),
+            breaches: Vec::new(),
+            open: HashMap::new(),
+            touched: Vec::new(),
+            refusals: Vec::new(),
+            stuck: 0,
+            fired: 0,
+            max_groups: limits.max_groups,
+        };
+        HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The `nth` call from now on, counted from 1, fails; with `forever` all later ones too.
+    pub fn inject(&self, call: Call, nth: u64, fault: Fault, forever: bool) {
+        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: Some(fault), forever });
+    }
+
+    /// The `nth` call from now on panics.
+    pub fn inject_panic(&self, call: Call, nth: u64) {
+        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: None, forever: false });
+    }
+
+    /// No more injected faults.
+    pub fn heal(&self) {
+        self.state.lock().injections.clear();
+    }
+
+    /// While held, nothing submitted runs.
+    pub fn hold(&self, held: bool) {
+        self.state.lock().held = held;
+    }
+
+    pub fn set_pace(&self, pace: Pace) {
+        self.state.lock().pace = pace;
+    }
+
+    /// Runs all that can run.
+    pub fn run_all(&self) {
+        let mut state = self.state.lock();
+        while state.step() {}
+    }
+
+    /// The log since the last call of this or of [`check`](Self::check).
+    pub fn take_log(&self) -> Vec<Event> {
+        std::mem::take(&mut self.state.lock().log)
+    }
+
+    /// What is wrong with all that was recorded so far; empty when everything conflicting was ordered.
+    pub fn check(&self) -> Vec<String> {
+        let mut state = self.state.lock();
+        for event in std::mem::take(&mut state.log) {
+            state.checker.see(&event);
+        }
+        state.breaches.iter().chain(&state.checker.complaints).cloned().collect()
+    }
+
+    /// What the checker counted so far.
+    pub fn counts(&self) -> Counts {
+        self.check();
+        self.state.lock().checker.counts
+    }
+
+    /// Pages not given back.
+    pub fn live_pages(&self) -> usize {
+        self.state.lock().bytes.len()
+    }
+
+    /// Recordings begun and not taken back.
+    pub fn open_recordings(&self) -> usize {
+        self.state.lock().open.len()
+    }
+
+    /// Serials of the recordings that got a command since the last call, in the order of the commands.
+    pub fn take_touched(&self) -> Vec<u64> {
+        std::mem::take(&mut self.state.lock().touched)
+    }
+
+    /// Refusals since the last call.
+    pub fn take_refusals(&self) -> Vec<Refusal> {
+        std::mem::take(&mut self.state.lock().refusals)
+    }
+
+    /// How many injected faults were met so far.
+    pub fn fired(&self) -> u64 {
+        self.state.lock().fired
+    }
+
+    /// How often a call was made.
+    pub fn calls(&self, name: &str) -> u64 {
+        self.state.lock().calls.get(name).copied().unwrap_or(0)
+    }
+
+    fn enter(&self, name: &'static str, call: Call) -> Result<(), Fault> {
+        let mut state = self.state.lock();
+        *state.calls.entry(name).or_default() += 1;
+        state.fault(call)
+    }
+
+    fn record(&self, recording: &mut HostRecording, item: Item) {
+        let mut state = self.state.lock();
+        if recording.ended {
+            state.breach("a command after the end of its recording".to_string());
+        }
+        if matches!(item, Item::Command(..)) {
+            state.touched.push(recording.serial);
+        }
+        drop(state);
+        recording.items.push(item);
+    }
+}
+
+/// A fault as a driver would give it.
+pub fn fault(code: Code, message: impl Into<Box<str>>) -> Fault {
+    Fault { code, vk_result: -2, vk_function: "vkHostTest", message: message.into() }
+}
+
+impl PageSource for HostBackend {
+    type Page = HostPage;
+
+    fn page_create(&self, kind: MemoryKind, size: u64) -> Result<HostPage, Fault> {
+        self.enter("page_create", Call::PageCreate)?;
+        let mut state = self.state.lock();
+        let reserved: u64 = state.bytes.values().filter(|b| b.0 == kind).map(|b| b.1.len() as u64).sum();
+        if size == 0 || size > self.limits.max_buffer_size || reserved + size > self.limits.heap_size[kind as usize] {
+            state.breach(format!("asked for {size} bytes, which can never be had or are not left"));
+            return Err(Fault::new(Code::OutOfDeviceMemory, "the host device has no more"));
+        }
+        let serial = state.next_serial();
+        state.bytes.insert(serial, (kind, vec![0; size as usize]));
+        state.log.push(Event::PageCreated { page: serial, size });
+        Ok(HostPage { serial, kind, size })
+    }
+
+    fn page_destroy(&self, page: HostPage) {
+        let mut state = self.state.lock();
+        state.bytes.remove(&page.serial);
+        state.log.push(Event::PageDestroyed { page: page.serial });
+    }
+
+    fn page_write(&self, page: &HostPage, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.enter("page_write", Call::PageWrite)?;
+        let mut state = self.state.lock();
+        if page.kind != MemoryKind::Upload {
+            state.breach(format!("the host wrote a page of kind {:?}", page.kind));
+        }
+        let end = offset + bytes.len() as u64;
+        state.log.push(Event::HostWrite { page: page.serial, start: offset, end });
+        if let Some(target) = state.bytes.get_mut(&page.serial).and_then(|b| b.1.get_mut(offset as usize..end as usize)) {
+            target.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn page_read(&self, page: &HostPage, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.enter("page_read", Call::PageRead)?;
+        let mut state = self.state.lock();
+        if page.kind != MemoryKind::Readback {
+            state.breach(format!("the host read a page of kind {:?}", page.kind));
+        }
+        let end = offset + bytes.len() as u64;
+        state.log.push(Event::HostRead { page: page.serial, start: offset, end });
+        if let Some(source) = state.bytes.get(&page.serial).and_then(|b| b.1.get(offset as usize..end as usize)) {
+            bytes.copy_from_slice(source);
+        }
+        Ok(())
+    }
+
+    fn budget(&self, kind: MemoryKind) -> Option<u64> {
+        let state = self.state.lock();
+        let reserved: u64 = state.bytes.values().filter(|b| b.0 == kind).map(|b| b.1.len() as u64).sum();
+        self.tells_budget.then(|| self.limits.heap_size[kind as usize] - reserved)
+    }
+}
+
+impl Backend for HostBackend {
+    type Kernel = HostKernel;
+    type Recording = HostRecording;
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn slot_create(&self, slot: u32) -> Result<(), Fault> {
+        self.enter("slot_create", Call::SlotCreate)?;
+        let mut state = self.state.lock();
+        if state.reached.insert(slot, 0).is_some() {
+            state.breach(format!("slot {slot} made twice"));
+        }
+        Ok(())
+    }
+
+    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(HostKernel, KernelInfo), Fault> {
+        self.enter("kernel_create", Call::KernelCreate)?;
+        if source.entry != "main" {
+            return Err(Fault::new(Code::InvalidShader, format!("no entry point \"{}\"", source.entry)));
+        }
+        let program = Program::parse(source.code).map_err(|why| Fault::new(Code::InvalidShader, why))?;
+        let binding = |(i, &access): (usize, &_)| BindingInfo {
+            set: 0,
+            binding: i as u32,
+            access,
+            name: format!("b{i}").into(),
+        };
+        let info = KernelInfo {
+            bindings: program.bindings.iter().enumerate().map(binding).collect(),
+            group_size: program.group,
+            push_size: program.push,
+        };
+        let serial = self.state.lock().next_serial();
+        Ok((HostKernel { serial, program: Arc::new(program), state: self.state.clone() }, info))
+    }
+
+    fn begin(&self, slot: u32) -> Result<HostRecording, Fault> {
+        self.enter("begin", Call::Begin)?;
+        let mut state = self.state.lock();
+        if !state.reached.contains_key(&slot) {
+            state.breach(format!("a recording of slot {slot}, which was never made"));
+        }
+        let serial = state.next_serial();
+        state.open.insert(serial, slot);
+        Ok(HostRecording { serial, slot, ended: false, submitted: false, items: Vec::new() })
+    }
+
+    fn barrier(&self, recording: &mut HostRecording) {
+        self.record(recording, Item::Barrier);
+    }
+
+    fn host_barrier(&self, recording: &mut HostRecording) {
+        self.record(recording, Item::HostBarrier);
+    }
+
+    fn launch(&self, recording: &mut HostRecording, launch: &Launch<'_, Self>) -> Result<(), Fault> {
+        self.enter("launch", Call::Launch)?;
+        let name = if launch.label.is_empty() { "launch" } else { launch.label };
+        let program = launch.kernel.program.clone();
+        let mut state = self.state.lock();
+        let places: Vec<Place> = launch.bindings.iter().map(|b| state.place(b, name)).collect();
+        for place in &places {
+            if place.offset % self.limits.binding_alignment != 0 || place.size > self.limits.max_binding_size {
+                state.breach(format!("{name}: {}+{} cannot be bound", place.offset, place.size));
+            }
+        }
+        if places.len() != program.bindings.len() || launch.push.len() != program.push as usize {
+            state.breach(format!("{name}: {} bindings, {} bytes pushed", places.len(), launch.push.len()));
+        }
+        let counts = match &launch.grid {
+            Grid::Groups(groups) => {
+                if (0..3).any(|i| groups[i] == 0 || groups[i] > self.limits.max_groups[i]) {
+                    state.breach(format!("{name}: {groups:?} groups"));
+                }
+                None
+            }
+            Grid::Indirect(counts) => {
+                let place = state.place(counts, name);
+                if place.size != 12 || place.offset % 4 != 0 {
+                    state.breach(format!("{name}: counts at {}+{}", place.offset, place.size));
+                }
+                Some(place)
+            }
+        };
+        drop(state);
+        let kernel = launch.kernel.serial;
+        let push = launch.push.to_vec();
+        self.record(recording, Item::Command(Command::Launch { kernel, program, places, push, counts }, name.to_string()));
+        Ok(())
+    }
+
+    fn copy(&self, recording: &mut HostRecording, to: Binding<'_, HostPage>, from: Binding<'_, HostPage>) {
+        let mut state = self.state.lock();
+        let (to, from) = (state.place(&to, "copy"), state.place(&from, "copy"));
+        let overlap = to.page == from.page && to.offset < from.offset + from.size && from.offset < to.offset + to.size;
+        if to.size != from.size || overlap {
+            state.breach(format!("a copy of {} to {} bytes, overlapping: {overlap}", from.size, to.size));
+        }
+        drop(state);
+        self.record(recording, Item::Command(Command::Copy { to, from }, "copy".to_string()));
+    }
+
+    fn fill(&self, recording: &mut HostRecording, to: Binding<'_, HostPage>, pattern: u32) {
+        let mut state = self.state.lock();
+        let to = state.place(&to, "fill");
+        if to.offset % 4 != 0 || to.size % 4 != 0 {
+            state.breach(format!("a fill of {}+{}", to.offset, to.size));
+        }
+        drop(state);
+        self.record(recording, Item::Command(Command::Fill { to, pattern }, "fill".to_string()));
+    }
+
+    fn end(&self, recording: &mut HostRecording) -> Result<(), Fault> {
+        if std::mem::replace(&mut recording.ended, true) {
+            self.state.lock().breach("a recording ended twice".to_string());
+        }
+        self.enter("end", Call::End).inspect_err(|fault| self.state.lock().refused(recording, fault))
+    }
+
+    fn recycle(&self, slot: u32, recording: HostRecording) {
+        let mut state = self.state.lock();
+        if slot != recording.slot || state.open.remove(&recording.serial).is_none() {
+            state.breach(format!("recording {} taken back twice, or by another slot", recording.serial));
+        }
+        state.log.push(Event::Recycled { recording: recording.serial });
+    }
+
+    fn submit(&self, queue: usize, recording: &mut HostRecording, waits: &[Point], signal: Point) -> Result<(), Fault> {
+        let refused = self.enter("submit", Call::Submit);
+        let mut state = self.state.lock();
+        if queue >= state.queues.len() || !recording.ended || recording.submitted || signal.slot != recording.slot {
+            state.breach(format!("recording {} cannot be submitted to queue {queue}", recording.serial));
+        }
+        if let Err(fault) = refused {
+            state.refused(recording, &fault);
+            state.log.push(Event::Refused { queue, recording: recording.serial });
+            return Err(fault);
+        }
+        if let Some(refusal) = state.refusals.iter_mut().find(|r| r.recording == recording.serial) {
+            refusal.accepted_later = true;
+        }
+        recording.submitted = true;
+        let items = std::mem::take(&mut recording.items);
+        state.log.push(Event::Submitted {
+            queue,
+            recording: recording.serial,
+            waits: waits.to_vec(),
+            signal,
+            recorded: items.iter().map(recorded).collect(),
+        });
+        let target = &mut state.queues[queue];
+        target.extend(waits.iter().map(|&point| Queued::Wait(point)));
+        for item in items {
+            match item {
+                Item::Barrier => target.push_back(Queued::Barrier),
+                Item::HostBarrier => {}
+                Item::Command(command, _) => target.push_back(Queued::Command(command)),
+            }
+        }
+        target.push_back(Queued::Signal(signal));
+        state.run_some();
+        Ok(())
+    }
+
+    fn completed(&self, slot: u32) -> Result<u64, Fault> {
+        self.enter("completed", Call::Completed)?;
+        let mut state = self.state.lock();
+        state.run_some();
+        state.retire();
+        let batch = state.reached.get(&slot).copied().unwrap_or(0);
+        if batch > 0 {
+            state.log.push(Event::Completed { point: Point { slot, batch } });
+        }
+        Ok(batch)
+    }
+
+    fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault> {
+        self.enter("wait", Call::Wait)?;
+        let mut state = self.state.lock();
+        state.run_some();
+        state.retire();
+        while !state.is_reached(point) {
+            if timeout_ns == 0 {
+                return Ok(false);
+            }
+            if !state.step() {
+                state.stuck += 1;
+                assert!(state.held || state.stuck < 1000, "{point:?} is never reached");
+                drop(state);
+                std::thread::sleep(Duration::from_nanos(timeout_ns.min(500_000)));
+                return Ok(false);
+            }
+        }
+        state.stuck = 0;
+        state.log.push(Event::Completed { point });
+        Ok(true)
+    }
+}
