@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Where the committed header lies, from the root of the package.
-pub const HEADER: &str = "include/tidegate/tidegate.h";
+pub(crate) const HEADER: &str = "include/tidegate/tidegate.h";
 
 /// A part of the header: the file of `src/ffi/` it is made from, its title, and macros that no declaration gives.
 struct Section {
@@ -92,7 +92,7 @@ extern "C" {
 "#;
 
 /// Makes the header of the package at `root`.
-pub fn make(root: &Path) -> Result<String, String> {
+pub(crate) fn make(root: &Path) -> Result<String, String> {
     let essay = read(&root.join("src/ffi/essay.txt"))?;
     let mut header = String::from("/*\n");
     for line in essay.lines() {
@@ -163,8 +163,7 @@ fn tightened(declarations: &str) -> String {
     let mut out = String::new();
     for (at, block) in blocks.iter().enumerate() {
         let (here, next) = (family(at), family(at + 1));
-        let related = here == next
-            || (at == 0 || family(at - 1) != here) && family(at + 2) != next;
+        let related = here == next || (at == 0 || family(at - 1) != here) && family(at + 2) != next;
         out.push_str(block);
         out.push_str(if !here.is_empty() && !next.is_empty() && related { "\n" } else { "\n\n" });
     }

@@ -350,8 +350,8 @@ typedef struct tg_claim {
 #define TG_FEATURE_MEMORY_BUDGET (1 << 5)
 /** VK_EXT_device_fault is used. */
 #define TG_FEATURE_DEVICE_FAULT (1 << 6)
-/** VK_EXT_debug_utils is used: labels show in debug tools. */
-#define TG_FEATURE_DEBUG_UTILS (1 << 7)
+/** Labels of launches show in debug tools (VK_EXT_debug_utils). */
+#define TG_FEATURE_DEBUG_LABELS (1 << 7)
 
 /** What a device is. From tg_device_describe, the members from `features` on are 0: they depend on the descriptor. */
 typedef struct tg_device_info {
@@ -393,8 +393,6 @@ typedef struct tg_device_info {
     uint32_t containment;
     /** Queues that the slots are spread over. */
     uint32_t queues;
-    /** The number of slots. */
-    uint32_t slots;
     /** The largest number of work groups in each direction. */
     uint32_t max_groups[3];
     /** Bytes of push constants a kernel may have. */
@@ -430,7 +428,6 @@ typedef struct tg_device_info {
     /* features */ 0, \
     /* containment */ 0, \
     /* queues */ 0, \
-    /* slots */ 0, \
     /* max_groups */ { 0, 0, 0 }, \
     /* max_push_size */ 0, \
     /* max_bindings */ 0, \
@@ -462,12 +459,12 @@ TG_API uint32_t tg_version(void);
 TG_API tg_str tg_result_name(tg_result result);
 
 /**
- * Counts the Vulkan devices that tg_device_create could use.
+ * Counts the Vulkan devices of the system, usable or not.
  *
- * Opens the system's Vulkan loader for the time of the call. Devices below Vulkan 1.2, or without a compute queue,
- * timeline semaphores or robustBufferAccess, are not counted.
+ * Opens the system's Vulkan loader for the time of the call. tg_device_info::lacking says why a device cannot be used:
+ * Vulkan 1.2, a compute queue, timeline semaphores and robustBufferAccess are needed.
  *
- * \param out The count; 0 when there is a loader but no such device. Written on TG_OK only.
+ * \param out The count; 0 when there is a loader but no device. Written on TG_OK only.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT when out is NULL; TG_ERROR_INITIALIZATION_FAILED when there is no
  *          loader or it has no usable instance (the report says what was looked for);
  *          TG_ERROR_OUT_OF_HOST_MEMORY.
@@ -645,7 +642,10 @@ typedef struct tg_device_desc {
      * as long as the device.
      */
     tg_proc get_instance_proc_addr;
-    /** The name of the device in the log; cut at 128 bytes. */
+    /**
+     * The name of the device in the lines that the environment variable TIDEGATE_LOG puts on stderr; cut at 128
+     * bytes.
+     */
     tg_str label;
 } tg_device_desc;
 

@@ -1,11 +1,11 @@
 //! The one way from C into the library and back: panics stop here, handles of devices are checked here, and every
 //! answer is recorded here.
 
-use super::slices::tg_device;
 use super::devices;
 use super::record::record;
 use super::results::tg_result;
-use super::runtime::Device;
+use super::runtime::{self, Device};
+use super::slices::tg_device;
 use super::structs::Out;
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
@@ -18,12 +18,13 @@ pub(super) fn call(function: &'static str, body: impl FnOnce() -> Result) -> tg_
 }
 
 /// Runs the body of a function on a device.
-pub(super) fn on_device(
-    function: &'static str,
-    dev: tg_device,
-    body: impl FnOnce(&Device) -> Result,
-) -> tg_result {
-    answer(function, devices::serial(dev), || body(&*devices::get(dev)?))
+pub(super) fn on_device(function: &'static str, dev: tg_device, body: impl FnOnce(&Device) -> Result) -> tg_result {
+    answer(function, devices::serial(dev), || {
+        let device = devices::get(dev)?;
+        let result = body(&device);
+        runtime::after_call(&device);
+        result
+    })
 }
 
 /// Runs the body of a function on a device that hands something out, and hands out `null` if there is nothing.
@@ -42,7 +43,9 @@ pub(super) unsafe fn making<T: Copy>(
         let out = unsafe { Out::new(out, "out") }.map(|out| out.preset(null));
         let device = devices::get(dev)?;
         let out = out?;
-        let (made, result) = body(&device)?;
+        let made = body(&device);
+        runtime::after_call(&device);
+        let (made, result) = made?;
         out.set(made);
         result
     })

@@ -1,9 +1,8 @@
 //! Buffers: made, asked, written, read, copied and filled.
 
 use super::boundary::{making, on_device};
-use super::slices::tg_device;
 use super::results::tg_result;
-use super::slices::{bytes, tg_buffer, tg_slice};
+use super::slices::{bytes, tg_buffer, tg_device, tg_slice};
 use super::strings::{self, LABEL, TG_LABEL_CAPACITY, tg_str};
 use super::structs::{self, Info, array_mut, flags, misuse, reserved, versioned};
 use crate::device::{BufferDesc, BufferMemory};
@@ -169,11 +168,7 @@ pub extern "C" fn tg_buffer_allocate(dev: tg_device, buffer: tg_buffer, size: u6
 /// \threadsafety Any thread.
 /// \claims Nothing.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tg_buffer_get_info(
-    dev: tg_device,
-    buffer: tg_buffer,
-    out: *mut tg_buffer_info,
-) -> tg_result {
+pub unsafe extern "C" fn tg_buffer_get_info(dev: tg_device, buffer: tg_buffer, out: *mut tg_buffer_info) -> tg_result {
     on_device("tg_buffer_get_info", dev, |device| {
         // SAFETY: the header asks for NULL or a struct that begins with its size.
         let out = unsafe { Info::new(out, "out") }?;

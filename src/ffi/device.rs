@@ -4,16 +4,16 @@ use super::boundary::{call, making, on_device};
 use super::devices;
 use super::library::{TG_NAME_CAPACITY, tg_device_info};
 use super::log::{Sink, tg_finalizer_fn, tg_log_fn};
-use super::slices::tg_report;
 use super::reports;
 use super::results::tg_result;
 use super::runtime;
-use super::slices::{listed, tg_claim};
-use super::strings::{self, tg_str};
+use super::slices::tg_report;
+use super::slices::{listed, tg_claim, tg_device};
+use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, Info, Out, array_mut, flags, misuse, reserved, versioned};
 use crate::code::Code;
 use crate::device::{Claim, DeviceClaim, Handle, Settings};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Fault, Result};
 use std::ffi::c_void;
 
 /// Choose by `index`, the one tg_device_describe takes.
@@ -111,7 +111,8 @@ pub struct tg_device_desc {
     /// The caller's vkGetInstanceProcAddr, cast to tg_proc; NULL: the system's loader is opened. It must stay loaded
     /// as long as the device.
     pub get_instance_proc_addr: tg_proc,
-    /// The name of the device in the log; cut at 128 bytes.
+    /// The name of the device in the lines that the environment variable TIDEGATE_LOG puts on stderr; cut at 128
+    /// bytes.
     pub label: tg_str,
 }
 
@@ -198,13 +199,10 @@ unsafe fn create(desc: *const tg_device_desc) -> Result<tg_device> {
     };
     // SAFETY: the contract covers the descriptor's strings.
     let (name, label) = unsafe {
-        (
-            strings::read::<TG_NAME_CAPACITY>(desc.name, "name")?,
-            strings::read::<{ strings::LABEL }>(desc.label, "label")?,
-        )
+        (strings::read::<TG_NAME_CAPACITY>(desc.name, "name")?, strings::read::<LABEL>(desc.label, "label")?)
     };
-    let options = runtime::options(&desc, flags, name.as_str(), label.as_str())?;
-    let sink = Sink::new(desc.log, desc.log_user_data, desc.log_finalizer, desc.log_level)?;
+    let options = runtime::options(&desc, flags, name.as_str())?;
+    let sink = Sink::new(desc.log, desc.log_user_data, desc.log_finalizer, desc.log_level, label.as_str())?;
     match desc.scheduling {
         TG_SCHEDULING_EVENT | TG_SCHEDULING_INTERLEAVE | TG_SCHEDULING_SEQUENCE => {}
         other => return Err(misuse("scheduling", format_args!("{other} is no scheduling"))),
@@ -214,7 +212,7 @@ unsafe fn create(desc: *const tg_device_desc) -> Result<tg_device> {
     if desc.scheduling != TG_SCHEDULING_EVENT {
         return Err(Fault::new(Code::Unsupported, "this version has TG_SCHEDULING_EVENT only").into());
     }
-    devices::add(|serial| Ok(runtime::create(options, serial, settings, dispatch)?))
+    devices::add(|serial| runtime::create(options, serial, settings, dispatch))
 }
 
 /// A number of the descriptor's: 0 is the default.

@@ -1,11 +1,11 @@
 //! The devices that are alive, by serial. A serial is never used again, so a handle that outlives its device can be
 //! told from every later one.
 
-use super::slices::tg_device;
-use super::handles::{Kind, MOST, Parts};
 use super::runtime::Device;
+use super::slices::tg_device;
 use crate::code::Code;
-use crate::error::{Fault, Result};
+use crate::error::{Error, Fault, Result};
+use crate::memory::{Handle, HandleKind};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,19 +18,33 @@ struct Devices {
 /// The lock is held for the look-up only, never during a call on a device.
 static DEVICES: RwLock<Devices> = RwLock::new(Devices { alive: BTreeMap::new(), last: 0 });
 
-/// The serial a handle claims to have, whether or not there is such a device.
-pub(super) fn serial(dev: tg_device) -> u32 {
-    Parts::of(dev.id, Kind::Device, "dev").map_or(0, |parts| parts.serial)
+/// The largest serial a handle has room for.
+const MOST: u32 = (1 << crate::memory::handle::FIELD_BITS) - 1;
+
+/// The handle of a device has no slot and no generation.
+fn handle(serial: u32) -> tg_device {
+    Handle::new(HandleKind::Device, serial, 0, 0).into()
 }
 
-/// The device of a handle.
+/// The serial a handle claims to have, whether or not there is such a device.
+pub(super) fn serial(dev: tg_device) -> u32 {
+    Handle::from(dev).serial()
+}
+
+/// The device of a handle: null, wrong kind and stale are told apart, in this order. No device is foreign.
 pub(super) fn get(dev: tg_device) -> Result<Arc<Device>> {
-    let parts = Parts::of(dev.id, Kind::Device, "dev")?;
-    let device = match parts {
-        Parts { serial, slot: 0, generation: 0 } => by_serial(serial),
-        _ => None,
-    };
-    device.ok_or_else(|| Kind::Device.stale(dev.id, "dev"))
+    let alive = by_serial(serial(dev)).filter(|_| handle(serial(dev)) == dev);
+    alive.ok_or_else(|| match Handle::from(dev) {
+        handle if handle.is_null() => Error::misuse(Code::NullHandle, "dev", format_args!("the handle is null")),
+        handle if handle.kind_bits() != HandleKind::Device as u8 => {
+            Error::misuse(Code::WrongKind, "dev", format_args!("the handle does not name a device"))
+        }
+        _ => stale(),
+    })
+}
+
+fn stale() -> Error {
+    Error::misuse(Code::StaleHandle, "dev", format_args!("the device was destroyed"))
 }
 
 /// The device of a serial, if it is alive.
@@ -43,12 +57,13 @@ pub(super) fn add(make: impl FnOnce(u32) -> Result<Device>) -> Result<tg_device>
     let serial = next_serial(&mut DEVICES.write().last)?;
     let device = Arc::new(make(serial)?);
     DEVICES.write().alive.insert(serial, device);
-    Ok(tg_device { id: Parts { serial, slot: 0, generation: 0 }.id(Kind::Device) })
+    Ok(handle(serial))
 }
 
 fn next_serial(last: &mut u32) -> Result<u32> {
     if *last == MOST {
-        return Err(Fault::new(Code::LimitExceeded, format!("this process made {MOST} devices; no serial is left")).into());
+        let message = format!("this process made {MOST} devices; no serial is left");
+        return Err(Fault::new(Code::LimitExceeded, message).into());
     }
     *last += 1;
     Ok(*last)
@@ -58,7 +73,7 @@ fn next_serial(last: &mut u32) -> Result<u32> {
 pub(super) fn remove(dev: tg_device) -> Result {
     let removed = DEVICES.write().alive.remove(&serial(dev));
     // The lock is gone by now: the last reference frees the device and runs the caller's finalizer.
-    removed.map(drop).ok_or_else(|| Kind::Device.stale(dev.id, "dev"))
+    removed.map(drop).ok_or_else(stale)
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Questions about claims, and claims that the caller sets and releases.
 
 use super::boundary::on_device;
-use super::slices::tg_device;
 use super::results::tg_result;
-use super::slices::{listed, slices, tg_buffer, tg_claim, tg_slice};
+use super::slices::{listed, slices, tg_buffer, tg_claim, tg_device, tg_slice};
 use super::strings::{self, Given, LABEL, MESSAGE, tg_str};
 use super::structs::{self, Out, array_mut, versioned};
 use crate::device::{Claim, ErrorDesc};

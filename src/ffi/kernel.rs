@@ -1,9 +1,8 @@
 //! Kernels: made, rebuilt, asked and destroyed.
 
 use super::boundary::{making, on_device};
-use super::slices::tg_device;
 use super::results::tg_result;
-use super::slices::{access, access_number, bytes, tg_kernel};
+use super::slices::{access, access_number, bytes, tg_device, tg_kernel};
 use super::strings::{self, LABEL, TG_LABEL_CAPACITY, tg_str};
 use super::structs::{self, Info, array, array_mut, flags, misuse, out_of_host_memory, versioned};
 use crate::device::KernelDesc;
@@ -147,10 +146,7 @@ pub unsafe extern "C" fn tg_kernel_create(
 
 /// # Safety
 /// `desc` is NULL or as the header says, and so is everything it points to.
-unsafe fn with_described<R>(
-    desc: *const tg_kernel_desc,
-    then: impl FnOnce(&KernelDesc<'_>) -> Result<R>,
-) -> Result<R> {
+unsafe fn with_described<R>(desc: *const tg_kernel_desc, then: impl FnOnce(&KernelDesc<'_>) -> Result<R>) -> Result<R> {
     // SAFETY: the same contract.
     let desc = unsafe { structs::read(desc, "desc") }?;
     let flags = flags(desc.flags, TG_KERNEL_TRUSTED)?;
@@ -174,8 +170,7 @@ unsafe fn with_described<R>(
     accesses.try_reserve_exact(numbers.len()).map_err(|_| out_of_host_memory("the accesses"))?;
     for (index, &number) in numbers.iter().enumerate() {
         accesses.push(
-            access(number)
-                .ok_or_else(|| misuse("accesses", format_args!("element {index}: {number} is no access")))?,
+            access(number).ok_or_else(|| misuse("accesses", format_args!("element {index}: {number} is no access")))?,
         );
     }
     let mut values: Vec<(u32, u32)> = Vec::new();
@@ -242,11 +237,7 @@ pub extern "C" fn tg_kernel_destroy(dev: tg_device, kernel: tg_kernel) -> tg_res
 /// \threadsafety Any thread.
 /// \claims Nothing.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tg_kernel_get_info(
-    dev: tg_device,
-    kernel: tg_kernel,
-    out: *mut tg_kernel_info,
-) -> tg_result {
+pub unsafe extern "C" fn tg_kernel_get_info(dev: tg_device, kernel: tg_kernel, out: *mut tg_kernel_info) -> tg_result {
     on_device("tg_kernel_get_info", dev, |device| {
         // SAFETY: the header asks for NULL or a struct that begins with its size.
         let (given, info) = unsafe { (structs::read(out.cast_const(), "out")?, Info::new(out, "out")?) };

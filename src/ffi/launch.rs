@@ -1,9 +1,8 @@
 //! Launches.
 
 use super::boundary::on_device;
-use super::slices::tg_device;
 use super::results::tg_result;
-use super::slices::{UseFields, bytes, tg_buffer, tg_kernel, tg_slice, tg_use, uses};
+use super::slices::{UseFields, bytes, tg_buffer, tg_device, tg_kernel, tg_slice, tg_use, uses};
 use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, misuse, versioned};
 use crate::device::{LaunchDesc, LaunchGrid};

@@ -51,8 +51,8 @@ pub const TG_FEATURE_ROBUSTNESS2: u64 = 1 << 4;
 pub const TG_FEATURE_MEMORY_BUDGET: u64 = 1 << 5;
 /// VK_EXT_device_fault is used.
 pub const TG_FEATURE_DEVICE_FAULT: u64 = 1 << 6;
-/// VK_EXT_debug_utils is used: labels show in debug tools.
-pub const TG_FEATURE_DEBUG_UTILS: u64 = 1 << 7;
+/// Labels of launches show in debug tools (VK_EXT_debug_utils).
+pub const TG_FEATURE_DEBUG_LABELS: u64 = 1 << 7;
 
 /// What a device is. From tg_device_describe, the members from `features` on are 0: they depend on the descriptor.
 #[repr(C)]
@@ -97,8 +97,6 @@ pub struct tg_device_info {
     pub containment: u32,
     /// Queues that the slots are spread over.
     pub queues: u32,
-    /// The number of slots.
-    pub slots: u32,
     /// The largest number of work groups in each direction.
     pub max_groups: [u32; 3],
     /// Bytes of push constants a kernel may have.
@@ -146,12 +144,12 @@ pub extern "C" fn tg_result_name(result: tg_result) -> tg_str {
 static NAMES: LazyLock<Vec<(tg_result, Lent)>> =
     LazyLock::new(|| Code::ALL.iter().map(|code| (*code as tg_result, Lent::new(code.name()))).collect());
 
-/// Counts the Vulkan devices that tg_device_create could use.
+/// Counts the Vulkan devices of the system, usable or not.
 ///
-/// Opens the system's Vulkan loader for the time of the call. Devices below Vulkan 1.2, or without a compute queue,
-/// timeline semaphores or robustBufferAccess, are not counted.
+/// Opens the system's Vulkan loader for the time of the call. tg_device_info::lacking says why a device cannot be used:
+/// Vulkan 1.2, a compute queue, timeline semaphores and robustBufferAccess are needed.
 ///
-/// \param out The count; 0 when there is a loader but no such device. Written on TG_OK only.
+/// \param out The count; 0 when there is a loader but no device. Written on TG_OK only.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT when out is NULL; TG_ERROR_INITIALIZATION_FAILED when there is no
 ///          loader or it has no usable instance (the report says what was looked for);
 ///          TG_ERROR_OUT_OF_HOST_MEMORY.

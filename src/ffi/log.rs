@@ -60,6 +60,7 @@ pub(super) struct Sink {
     user_data: *mut c_void,
     finalizer: tg_finalizer_fn,
     level: LevelFilter,
+    label: Box<str>,
 }
 
 // SAFETY: the header says that callback and finalizer may be called from any thread, several at once; the pointer is
@@ -75,6 +76,7 @@ impl Sink {
         user_data: *mut c_void,
         finalizer: tg_finalizer_fn,
         level: u32,
+        label: &str,
     ) -> Result<Sink> {
         let level = match level {
             TG_LOG_DEFAULT | TG_LOG_INFO => LevelFilter::INFO,
@@ -84,7 +86,7 @@ impl Sink {
             TG_LOG_TRACE => LevelFilter::TRACE,
             _ => return Err(misuse("log_level", format_args!("{level} is no level"))),
         };
-        Ok(Sink { callback, user_data, finalizer, level })
+        Ok(Sink { callback, user_data, finalizer, level, label: label.into() })
     }
 
     /// Takes the caller's data over: from here on the finalizer will run.
@@ -129,7 +131,7 @@ impl tracing::Subscriber for Subscriber {
         event.record(&mut found);
         let level = *event.metadata().level();
         if level <= self.stderr {
-            eprintln!("{}", found.line(level));
+            eprintln!("{}", found.line(level, &self.sink.0.label));
         }
         if level <= self.callback
             && let Some(callback) = self.sink.0.callback
@@ -177,9 +179,11 @@ struct Found {
 
 impl Found {
     /// The line for stderr.
-    fn line(&self, level: Level) -> String {
+    fn line(&self, level: Level, label: &str) -> String {
         let name = crate::code::Code::from_i32(self.code).map_or("", |code| code.name());
-        let mut line = format!("tidegate: {}: {}{}", level.as_str().to_ascii_lowercase(), self.message, self.rest);
+        let level = level.as_str().to_ascii_lowercase();
+        let device = if label.is_empty() { String::new() } else { format!("{label}: ") };
+        let mut line = format!("tidegate: {device}{level}: {}{}", self.message, self.rest);
         if self.code != 0 {
             let _ = write!(line, " [{name} {}]", self.code);
         }

@@ -1,12 +1,11 @@
 //! Reports: made from the record of a thread or about slices, and read member by member.
 
 use super::boundary::{call, making};
-use super::slices::tg_device;
 use super::devices;
 use super::record;
 use super::reports::{self, step_number};
 use super::results::tg_result;
-use super::slices::{slices, tg_slice};
+use super::slices::{slices, tg_device, tg_report, tg_slice};
 use super::strings::tg_str;
 use super::structs::{Info, Out, misuse, versioned};
 use crate::error::Result;
@@ -282,11 +281,7 @@ pub unsafe extern "C" fn tg_report_failure_count(report: tg_report, out: *mut us
 /// \threadsafety Any thread.
 /// \claims Nothing.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tg_report_failure(
-    report: tg_report,
-    index: usize,
-    out: *mut tg_failure_info,
-) -> tg_result {
+pub unsafe extern "C" fn tg_report_failure(report: tg_report, index: usize, out: *mut tg_failure_info) -> tg_result {
     call("tg_report_failure", || {
         let kept = reports::get(report)?;
         // SAFETY: the header asks for NULL or a struct that begins with its size.
@@ -335,7 +330,8 @@ pub unsafe extern "C" fn tg_report_claim(
         let kept = reports::get(report)?;
         // SAFETY: the header asks for NULL or a struct that begins with its size.
         let out = unsafe { Info::new(out, "out") }?;
-        let claim = at(&at(&kept.report().failures, failure_index, "failure_index")?.claims, claim_index, "claim_index")?;
+        let claim =
+            at(&at(&kept.report().failures, failure_index, "failure_index")?.claims, claim_index, "claim_index")?;
         let label = at(&at(&kept.failures, failure_index, "failure_index")?.claims, claim_index, "claim_index")?;
         out.fill(tg_claim_info {
             struct_size: 0,
@@ -396,11 +392,7 @@ pub unsafe extern "C" fn tg_report_step(
 /// \threadsafety Any thread.
 /// \claims Nothing.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tg_report_suspect(
-    report: tg_report,
-    index: usize,
-    out: *mut tg_suspect_info,
-) -> tg_result {
+pub unsafe extern "C" fn tg_report_suspect(report: tg_report, index: usize, out: *mut tg_suspect_info) -> tg_result {
     call("tg_report_suspect", || {
         let kept = reports::get(report)?;
         // SAFETY: the header asks for NULL or a struct that begins with its size.

@@ -1,14 +1,13 @@
 //! The reports that callers hold, and the form in which their strings can be lent out.
 
-use super::handles::{Kind, MOST, Parts};
 use super::slices::tg_report;
 use super::strings::{Lent, tg_str};
-use super::structs::out_of_host_memory;
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{self, StepKind};
+use crate::memory::{HandleKind, HandleTable};
 use parking_lot::RwLock;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// A report that was handed out. Nothing in it moves or changes until it is released.
 pub(super) struct Kept {
@@ -124,126 +123,39 @@ pub(super) fn step_number(kind: StepKind) -> u32 {
     }
 }
 
-struct Slot {
-    generation: u32,
-    kept: Option<Arc<Kept>>,
-}
-
-/// Slots are used again under the next generation, and never again after the last one.
-struct Table {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-}
-
-static REPORTS: RwLock<Table> = RwLock::new(Table { slots: Vec::new(), free: Vec::new() });
-
-impl Table {
-    fn add(&mut self, kept: Arc<Kept>) -> Result<Parts> {
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => {
-                let slot = u32::try_from(self.slots.len()).ok().filter(|&slot| slot <= MOST).ok_or_else(|| {
-                    Error::from(Fault::new(Code::LimitExceeded, "a million reports are not released"))
-                })?;
-                // Room for every slot to become free is made now, because a release must not fail.
-                let room = self.slots.try_reserve(1).and_then(|()| self.free.try_reserve(self.slots.len() + 1));
-                room.map_err(|_| out_of_host_memory("the report"))?;
-                self.slots.push(Slot { generation: 0, kept: None });
-                slot
-            }
-        };
-        let place = &mut self.slots[slot as usize];
-        place.generation += 1;
-        place.kept = Some(kept);
-        Ok(Parts { serial: 0, slot, generation: place.generation })
-    }
-
-    fn get(&self, parts: Parts) -> Option<&Arc<Kept>> {
-        let slot = self.slots.get(parts.slot as usize)?;
-        slot.kept.as_ref().filter(|_| slot.generation == parts.generation)
-    }
-
-    fn remove(&mut self, parts: Parts) -> Option<Arc<Kept>> {
-        self.get(parts)?;
-        let slot = &mut self.slots[parts.slot as usize];
-        if slot.generation < MOST {
-            self.free.push(parts.slot);
-        }
-        slot.kept.take()
-    }
-}
+/// Reports belong to the library, so their handles have the serial 0.
+static REPORTS: LazyLock<RwLock<HandleTable<Arc<Kept>>>> =
+    LazyLock::new(|| RwLock::new(HandleTable::new(HandleKind::Report, 0)));
 
 /// Keeps a report until the caller releases it.
 pub(super) fn add(report: failure::Report) -> Result<tg_report> {
     let kept = Arc::new(Kept::new(report));
-    Ok(tg_report { id: REPORTS.write().add(kept)?.id(Kind::Report) })
+    let handle = REPORTS
+        .write()
+        .insert(kept)
+        .map_err(|_| Error::from(Fault::new(Code::LimitExceeded, "a million reports are not released")))?;
+    Ok(handle.into())
 }
 
 /// The report of a handle.
 pub(super) fn get(report: tg_report) -> Result<Arc<Kept>> {
-    let parts = parts(report)?;
-    REPORTS.read().get(parts).cloned().ok_or_else(|| Kind::Report.stale(report.id, "report"))
+    REPORTS.read().resolve(report.into(), "report").cloned()
 }
 
 /// Lets go of a report.
 pub(super) fn remove(report: tg_report) -> Result {
-    let parts = parts(report)?;
-    // The lock is gone before the report is.
-    let removed = REPORTS.write().remove(parts);
-    removed.map(drop).ok_or_else(|| Kind::Report.stale(report.id, "report"))
-}
-
-fn parts(report: tg_report) -> Result<Parts> {
-    let parts = Parts::of(report.id, Kind::Report, "report")?;
-    match parts.serial {
-        0 => Ok(parts),
-        serial => {
-            let why = format_args!("reports belong to the library, not to device {serial}");
-            Err(Error::misuse(Code::ForeignHandle, "report", why))
-        }
-    }
+    let mut reports = REPORTS.write();
+    reports.check(report.into(), "report")?;
+    let kept = reports.remove(report.into());
+    // The report goes after the lock.
+    drop(reports);
+    drop(kept);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn kept() -> Arc<Kept> {
-        Arc::new(Kept::new(empty()))
-    }
-
-    pub(crate) fn empty() -> failure::Report {
-        failure::Report {
-            function: String::new(),
-            field: String::new(),
-            code: Code::Ok,
-            vk_result: 0,
-            message: String::new(),
-            failures: Vec::new(),
-            more: 0,
-            suspects: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_slot_used_again_has_another_handle() {
-        let mut table = Table { slots: Vec::new(), free: Vec::new() };
-        let first = table.add(kept()).expect("room");
-        assert!(table.remove(first).is_some());
-        assert!(table.remove(first).is_none());
-        let second = table.add(kept()).expect("room");
-        assert_eq!((second.slot, second.generation), (first.slot, first.generation + 1));
-        assert!(table.get(first).is_none() && table.get(second).is_some());
-    }
-
-    #[test]
-    fn a_slot_at_its_last_generation_retires() {
-        let mut table = Table { slots: vec![Slot { generation: MOST - 1, kept: None }], free: vec![0] };
-        let last = table.add(kept()).expect("room");
-        assert_eq!((last.slot, last.generation), (0, MOST));
-        assert!(table.remove(last).is_some());
-        assert_eq!(table.add(kept()).expect("room").slot, 1);
-    }
 
     #[test]
     fn handles_are_checked_in_order() {

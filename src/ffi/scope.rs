@@ -1,10 +1,9 @@
 //! Write scopes that the caller opens around work of its own.
 
 use super::boundary::{making, on_device};
-use super::slices::tg_device;
 use super::failures::{declared, tg_error_desc};
 use super::results::tg_result;
-use super::slices::{UseFields, tg_scope, tg_use, uses};
+use super::slices::{UseFields, tg_device, tg_scope, tg_use, uses};
 use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, versioned};
 use crate::device::ScopeDesc;
@@ -50,11 +49,7 @@ const USES: UseFields = UseFields { array: "uses", access: "uses.access", reserv
 /// \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to
 ///         everything it was to write.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tg_scope_begin(
-    dev: tg_device,
-    desc: *const tg_scope_desc,
-    out: *mut tg_scope,
-) -> tg_result {
+pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_desc, out: *mut tg_scope) -> tg_result {
     // SAFETY: the header asks for NULL or a writable handle; for NULL or a struct that begins with its size; and for
     // arrays and strings that are what they say.
     unsafe {
@@ -96,11 +91,7 @@ pub extern "C" fn tg_scope_end(dev: tg_device, scope: tg_scope) -> tg_result {
 /// \threadsafety Any thread.
 /// \claims Everything it was to write, by one root: of code TG_ERROR_CALLER, or TG_ERROR_TORN_DOWN when error is NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tg_scope_fail(
-    dev: tg_device,
-    scope: tg_scope,
-    error: *const tg_error_desc,
-) -> tg_result {
+pub unsafe extern "C" fn tg_scope_fail(dev: tg_device, scope: tg_scope, error: *const tg_error_desc) -> tg_result {
     on_device("tg_scope_fail", dev, |device| {
         let error = match error.is_null() {
             true => None,

@@ -1,8 +1,8 @@
 //! Streams: flushed and waited for. They are ids, not objects, so nothing makes or destroys them.
 
 use super::boundary::on_device;
-use super::slices::tg_device;
 use super::results::tg_result;
+use super::slices::tg_device;
 
 /// Hands everything enqueued on a stream to the driver, and what it depends on, without waiting.
 ///
