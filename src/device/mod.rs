@@ -1,3 +1,482 @@
-//! device
+//! A device: one lock over the store, the memory and the streams, and the order of every call.
+//!
+//! A call checks its arguments; flushes the neighbours it depends on and settles their refusals; checks what it reads;
+//! enters or skips; records. Waits, submissions and log events happen outside the lock. Which bytes can be trusted is
+//! decided in `failure/`, which work comes first in `stream/`; here they meet.
+
+mod buffers;
+mod kernels;
+mod launch;
+mod questions;
+mod scopes;
+mod transfer;
 mod types;
+mod waits;
+
+pub use kernels::KernelDetails;
+pub use questions::DeviceClaim;
 pub use types::*;
+
+use crate::code::Code;
+use crate::error::{Error, Fault, Result, Roots};
+use crate::failure::{
+    BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
+};
+use crate::memory::{HandleKind, HandleTable, Mark, Memory, Place, pages::PageLimits};
+use crate::stream::{Backend, EventStreams, Need, OrderStats};
+use kernels::Kernel;
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tracing::Dispatch;
+
+/// The size of a page that many blocks share.
+const PAGE_SIZE: u64 = 16 << 20;
+
+/// What is under the lock.
+struct Core<B: Backend> {
+    failures: Failures,
+    memory: Memory<B>,
+    streams: EventStreams<B>,
+    kernels: HandleTable<Kernel<B>>,
+    scopes: HandleTable<ScopeKey>,
+    /// Staging on its way to the device: free once its point is complete.
+    staging: VecDeque<(Point, Place)>,
+    /// Blocks of host reads whose time was up: free once their point is complete.
+    late_reads: Vec<(Point, BlockKey)>,
+    /// Kernels that may still run.
+    retired: Vec<(SmallVec<[Point; 8]>, Arc<B::Kernel>)>,
+    settings: Settings,
+    names: Names,
+    last_serial: u64,
+}
+
+/// What paths call work that is no kernel's, shared so that nothing is copied for it.
+struct Names {
+    none: Arc<str>,
+    write: Arc<str>,
+    read: Arc<str>,
+    copy: Arc<str>,
+    fill: Arc<str>,
+    scope: Arc<str>,
+}
+
+/// A Vulkan device (or whatever stands behind the backend) with everything that is known of its bytes.
+pub struct Device<B: Backend> {
+    core: Mutex<Core<B>>,
+    /// One lock a queue: submissions to it go in the order in which their recordings were closed.
+    queues: Vec<Mutex<()>>,
+    dispatch: Option<Dispatch>,
+    serial: u32,
+    backend: B,
+}
+
+/// How an attempt at a call ended.
+enum Turn<T> {
+    /// It is done.
+    Done(T),
+    /// Work of these slots comes first; try again when it is submitted.
+    Flush(SmallVec<[u32; 8]>),
+}
+
+/// A batch the device refused, and the root of everything in it.
+struct Refusal {
+    point: Point,
+    fault: Fault,
+    roots: Roots,
+}
+
+type Guard<'a, B> = MutexGuard<'a, Core<B>>;
+
+impl<B: Backend> FailureStore for Core<B> {
+    type Blocks = Memory<B>;
+
+    fn split(&mut self) -> (&mut Memory<B>, &mut Failures) {
+        (&mut self.memory, &mut self.failures)
+    }
+    fn parts(&self) -> (&Memory<B>, &Failures) {
+        (&self.memory, &self.failures)
+    }
+}
+
+impl<B: Backend> Core<B> {
+    fn next_serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
+    }
+
+    /// A caller's name, cut.
+    fn label(&self, text: &str) -> Arc<str> {
+        if text.is_empty() { self.names.none.clone() } else { cut(text, MAX_NAME).into() }
+    }
+
+    /// Checks a slice: its handle, and that it lies in its buffer.
+    fn resolve(&mut self, slice: Slice, handle_field: &'static str, range_field: &'static str) -> Result<Bytes> {
+        let Some(buffer) = self.memory.buffers.get(slice.buffer) else {
+            self.memory.buffers.check(slice.buffer, handle_field)?;
+            return Err(Error::NotReady);
+        };
+        let room = buffer.size.checked_sub(slice.offset);
+        let size = if slice.size == WHOLE { room } else { room.filter(|room| slice.size <= *room).map(|_| slice.size) };
+        let Some(size) = size else {
+            let (Slice { offset, size, .. }, has) = (slice, buffer.size);
+            return Err(Error::misuse(
+                Code::InvalidArgument,
+                range_field,
+                format_args!("offset {offset} and size {size} reach past the {has} bytes of the buffer"),
+            ));
+        };
+        let bytes = Bytes { block: buffer.block, start: slice.offset, end: slice.offset + size };
+        if self.failures.is_lost() {
+            self.reconcile(bytes.block);
+        }
+        Ok(bytes)
+    }
+
+    fn resolve_all(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {
+        slices.iter().map(|slice| self.resolve(*slice, "slices.buffer", "slices.size")).collect()
+    }
+
+    /// Bytes that an open scope or mapping holds are nobody else's to touch (R4).
+    fn not_held(&self, uses: &[Use], field: &'static str) -> Result {
+        if self.held(uses) {
+            return Err(Error::misuse(
+                Code::WrongState,
+                field,
+                format_args!("bytes of it are held by an open scope or mapping"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the uses have to come after.
+    fn need(&self, slot: u32, uses: &[Use]) -> Need {
+        let mut need = Need::default();
+        for u in uses {
+            let (Bytes { block, start, end }, writes) = (u.bytes, u.access.writes());
+            if (writes || u.access.needs_bytes())
+                && let Some(block) = self.memory.blocks.get(block)
+            {
+                self.streams.depend(slot, &block.hazards, start, end, writes, &mut need);
+            }
+        }
+        need
+    }
+
+    /// Records that work uses the bytes.
+    fn mark(&mut self, uses: &[Use], mark: Mark) {
+        for u in uses {
+            let (Bytes { block, start, end }, writes) = (u.bytes, u.access.writes());
+            if (writes || u.access.needs_bytes())
+                && let Some(block) = self.memory.blocks.get_mut(block)
+                && block.place.is_some()
+            {
+                crate::memory::hazard::record(&mut block.hazards, start, end, writes, mark);
+            }
+        }
+    }
+
+    /// A panic while recording took a recording with it: everything in it failed.
+    fn settle_discarded(&mut self, slot: u32) {
+        if let Some(point) = self.streams.discarded(slot) {
+            let context = Context { operation: "recording", ..Context::default() };
+            self.late_failure(point, Fault::new(Code::Internal, "a panic discarded the recording"), context);
+        }
+    }
+
+    /// Closes a slot's recording. The refusal, if it could not be closed.
+    fn close_slot(&mut self, backend: &B, slot: u32) -> Option<Refusal> {
+        let (point, fault) = self.streams.close(backend, slot).err()?;
+        Some(self.refuse(point, fault))
+    }
+
+    fn refuse(&mut self, point: Point, fault: Fault) -> Refusal {
+        let context = Context { operation: "submission", ..Context::default() };
+        let id = match fault.code {
+            Code::DeviceLost => self.lost(fault.clone()),
+            _ => self.late_failure(point, fault.clone(), context),
+        };
+        let mut roots = Roots::default();
+        roots.ids.push(id);
+        Refusal { point, fault, roots }
+    }
+
+    /// The device is lost: one root for all it held; nothing in flight will be heard of again.
+    fn lost(&mut self, fault: Fault) -> u64 {
+        self.lose(fault, Context { operation: "device", ..Context::default() })
+    }
+
+    /// Takes back what completed.
+    fn refresh(&mut self, backend: &B) -> std::result::Result<(), Fault> {
+        let answer = self.streams.refresh(backend);
+        let streams = &self.streams;
+        let pages = &mut self.memory.pages;
+        self.staging.retain(|(point, place)| {
+            let done = streams.is_complete(*point);
+            if done {
+                pages.free(*place, Default::default());
+            }
+            !done
+        });
+        self.retired.retain(|(points, _)| !streams.passed(points));
+        let over: SmallVec<[BlockKey; 4]> =
+            self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point)).map(|(_, block)| *block).collect();
+        self.late_reads.retain(|(_, block)| !over.contains(block));
+        for block in over {
+            self.forget(block);
+        }
+        let Core { failures, memory, streams, .. } = self;
+        let mut store = Parts { failures, memory };
+        store.retire(|point| streams.is_complete(point));
+        if let Err(fault) = &answer
+            && fault.code == Code::DeviceLost
+        {
+            self.lost(fault.clone());
+        }
+        answer
+    }
+
+    /// Sheds a block and gives its memory back.
+    fn forget(&mut self, block: BlockKey) {
+        self.shed(block);
+        self.memory.remove(block);
+    }
+
+    /// Puts bytes behind a block that has none.
+    fn place(
+        &mut self,
+        backend: &B,
+        block: BlockKey,
+        purpose: crate::memory::Purpose,
+        size: u64,
+    ) -> std::result::Result<(), Fault> {
+        let Core { memory, streams, .. } = self;
+        memory.place(backend, block, purpose, size, |mark| streams.is_complete(mark.point))
+    }
+
+    /// Writes no operation without its work's name.
+    fn work<'a>(&self, operation: &'static str, name: &'a Arc<str>, stream: u64) -> Work<'a> {
+        Work { operation, name, is_kernel: false, label: "", stream, tag: 0, broken: None }
+    }
+}
+
+/// The store's two parts where the streams are borrowed beside them.
+struct Parts<'a, B: Backend> {
+    failures: &'a mut Failures,
+    memory: &'a mut Memory<B>,
+}
+
+impl<B: Backend> FailureStore for Parts<'_, B> {
+    type Blocks = Memory<B>;
+
+    fn split(&mut self) -> (&mut Memory<B>, &mut Failures) {
+        (self.memory, self.failures)
+    }
+    fn parts(&self) -> (&Memory<B>, &Failures) {
+        (self.memory, self.failures)
+    }
+}
+
+impl<B: Backend> Device<B> {
+    /// A device over a backend. `serial` goes into its handles; log events go to `dispatch`, or wherever the calling
+    /// thread's events go.
+    pub fn new(backend: B, serial: u32, settings: Settings, dispatch: Option<Dispatch>) -> Device<B> {
+        let limits = backend.limits();
+        let queues = limits.queues.max(1);
+        let pages = PageLimits {
+            block_alignment: limits.block_alignment,
+            max_page: limits.max_buffer_size,
+            heap_size: limits.heap_size,
+            cap: if settings.memory_cap == 0 { u64::MAX } else { settings.memory_cap },
+            isolate: settings.isolate_buffers,
+            page_size: PAGE_SIZE,
+        };
+        let names = Names {
+            none: "".into(),
+            write: "tg_buffer_write".into(),
+            read: "tg_buffer_read".into(),
+            copy: "tg_buffer_copy".into(),
+            fill: "tg_buffer_fill".into(),
+            scope: "scope".into(),
+        };
+        let core = Core {
+            failures: Failures::default(),
+            memory: Memory::new(serial, pages),
+            streams: EventStreams::new(settings.slots, queues),
+            kernels: HandleTable::new(HandleKind::Kernel, serial),
+            scopes: HandleTable::new(HandleKind::Scope, serial),
+            staging: VecDeque::new(),
+            late_reads: Vec::new(),
+            retired: Vec::new(),
+            settings,
+            names,
+            last_serial: 0,
+        };
+        Device {
+            core: Mutex::new(core),
+            queues: (0..queues).map(|_| Mutex::new(())).collect(),
+            dispatch,
+            serial,
+            backend,
+        }
+    }
+
+    /// What it runs on.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The serial in its handles.
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// How often work was ordered after other work, and submitted.
+    pub fn order_stats(&self) -> OrderStats {
+        self.core.lock().streams.stats()
+    }
+
+    fn lock(&self) -> Guard<'_, B> {
+        self.core.lock()
+    }
+
+    /// Runs something short under the lock, and tells the log afterwards.
+    fn with<T>(&self, f: impl FnOnce(&mut Core<B>) -> T) -> T {
+        let mut core = self.lock();
+        let result = f(&mut core);
+        self.unlock_and_log(core);
+        result
+    }
+
+    fn unlock_and_log(&self, mut core: Guard<'_, B>) {
+        if core.failures.has_log() {
+            let lines = core.failures.take_log();
+            drop(core);
+            self.log(&lines);
+        }
+    }
+
+    fn log(&self, lines: &[LogLine]) {
+        let tell = || {
+            for line in lines {
+                let (code, failure) = (line.code as i32, line.failure);
+                if line.code == Code::Skipped {
+                    tracing::warn!(target: "tidegate", code, failure, "{}", line.message);
+                } else {
+                    tracing::error!(target: "tidegate", code, failure, "{}", line.message);
+                }
+            }
+        };
+        match &self.dispatch {
+            Some(dispatch) => tracing::dispatcher::with_default(dispatch, tell),
+            None => tell(),
+        }
+    }
+
+    /// Enqueues work: repeats the attempt until nothing has to be submitted first, then submits what became due.
+    fn enqueue<T>(&self, mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>) -> Result<T> {
+        loop {
+            let mut core = self.lock();
+            self.make_room(&mut core)?;
+            match attempt(&mut core, &self.backend) {
+                Ok(Turn::Done(value)) => {
+                    self.unlock_and_log(core);
+                    return Ok(value);
+                }
+                Ok(Turn::Flush(slots)) => {
+                    for slot in &slots {
+                        core.close_slot(&self.backend, *slot);
+                    }
+                    self.unlock_and_log(core);
+                    let mut queues: SmallVec<[usize; 8]> =
+                        slots.iter().map(|slot| *slot as usize % self.queues.len()).collect();
+                    queues.sort_unstable();
+                    queues.dedup();
+                    for queue in queues {
+                        self.submit_pending(queue);
+                    }
+                }
+                Err(error) => {
+                    self.unlock_and_log(core);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Enqueues work that ends up in a slot, and flushes the slot when it has recorded enough.
+    fn enqueue_on(&self, slot: u32, attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<()>>) -> Result {
+        self.enqueue(attempt)?;
+        let due = {
+            let core = self.lock();
+            core.streams.recorded(slot) >= core.settings.max_recorded
+        };
+        if due { self.flush_slot(slot) } else { Ok(()) }
+    }
+
+    /// Unfinished work is bounded (R15): past the bound the oldest has to complete first.
+    fn make_room(&self, core: &mut Guard<'_, B>) -> Result {
+        while core.failures.ledger().len() >= core.settings.max_pending as usize {
+            for slot in core.streams.slots() {
+                core.close_slot(&self.backend, slot);
+            }
+            let fault = MutexGuard::unlocked(core, || {
+                (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
+                self.wait_for_some()
+            });
+            core.refresh(&self.backend)?;
+            fault?;
+        }
+        Ok(())
+    }
+
+    /// Submits everything that was closed for a queue, in order, without the lock. The refusals.
+    fn submit_pending(&self, queue: usize) -> SmallVec<[Refusal; 1]> {
+        let mut refusals = SmallVec::new();
+        let _in_order = self.queues[queue].lock();
+        loop {
+            let Some(mut submission) = self.lock().streams.next(queue) else {
+                return refusals;
+            };
+            let submit = |submission: &mut crate::stream::event::Submission<B::Recording>| {
+                self.backend.submit(queue, &mut submission.recording, &submission.waits, submission.point)
+            };
+            let mut answer = submit(&mut submission);
+            let short = |fault: &Fault| matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory);
+            if answer.as_ref().is_err_and(short) {
+                // The specification leaves everything as it was, so once more after giving back what is idle.
+                self.with(|core| {
+                    let _ = core.refresh(&self.backend);
+                    let Core { memory, streams, .. } = core;
+                    memory.pages.trim(&self.backend, |mark| streams.is_complete(mark.point));
+                });
+                answer = submit(&mut submission);
+            }
+            let mut core = self.lock();
+            let point = submission.point;
+            core.streams.submitted(&self.backend, submission, answer.is_ok());
+            if let Err(fault) = answer {
+                refusals.push(core.refuse(point, fault));
+            }
+            self.unlock_and_log(core);
+        }
+    }
+
+    /// Submits what a slot recorded. Fails if the device refused it.
+    fn flush_slot(&self, slot: u32) -> Result {
+        let closed = {
+            let mut core = self.lock();
+            let refusal = core.close_slot(&self.backend, slot);
+            // Completed work is looked for here and not at each launch: once a batch is often enough.
+            let _ = core.refresh(&self.backend);
+            self.unlock_and_log(core);
+            refusal
+        };
+        let refusals = self.submit_pending(slot as usize % self.queues.len());
+        match closed.into_iter().chain(refusals).find(|refusal| refusal.point.slot == slot) {
+            Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),
+            None => Ok(()),
+        }
+    }
+}

@@ -2,11 +2,7 @@
 
 use crate::error::Text;
 use crate::failure::Access;
-
-/// A 64-bit id as the C API hands it out: 4 bits kind, 20 device serial, 20 slot, 20 generation (top to bottom).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(transparent)]
-pub struct Handle(pub u64);
+pub use crate::memory::Handle;
 
 /// The unit of every read, write and claim. `WHOLE` as size means "to the end".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

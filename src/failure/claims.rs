@@ -98,6 +98,15 @@ impl Claims {
         }
     }
 
+    /// Calls `see` with each claimed range of `start..end`; memory that was never allocated is claimed as a whole.
+    pub fn visit(&self, start: u64, end: u64, mut see: impl FnMut(u64, u64, SetKey)) {
+        match self.unallocated {
+            Some(set) if start < end => see(start, end, set),
+            Some(_) => {}
+            None => self.map.visit(start, end, |start, end, set| see(start, end, *set)),
+        }
+    }
+
     /// The roots of `set` take over the bytes; they must be held by somebody while this runs.
     pub(super) fn claim(&mut self, start: u64, end: u64, set: SetKey, roots: &mut RootTable) {
         if self.unallocated.is_none() {

@@ -92,10 +92,7 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
         match &self.ranges {
             Ranges::Empty => false,
             Ranges::One(s, e, _) => start < end && *s < end && start < *e,
-            Ranges::Many(map) => {
-                start < end
-                    && map.range(..end).next_back().is_some_and(|(_, (e, _))| *e > start)
-            }
+            Ranges::Many(map) => start < end && map.range(..end).next_back().is_some_and(|(_, (e, _))| *e > start),
         }
     }
 
@@ -229,12 +226,7 @@ fn split_at<V: Clone>(map: &mut BTreeMap<u64, (u64, V)>, at: u64, holds: &mut im
 }
 
 /// Joins equal neighbours that meet anywhere from `start` to `end`, both included.
-fn join<V: Clone + PartialEq>(
-    map: &mut BTreeMap<u64, (u64, V)>,
-    start: u64,
-    end: u64,
-    holds: &mut impl Holds<V>,
-) {
+fn join<V: Clone + PartialEq>(map: &mut BTreeMap<u64, (u64, V)>, start: u64, end: u64, holds: &mut impl Holds<V>) {
     let first = map.range(..start).next_back().map_or(start, |(s, _)| *s);
     let mut joined: SmallVec<[u64; 8]> = SmallVec::new();
     let mut longer: SmallVec<[(u64, u64); 4]> = SmallVec::new();

@@ -4,7 +4,7 @@
 //! out later that it was not done, the ledger is replayed as if that had been known at once. Only the bytes that are
 //! found bad at the end change; entries whose work completed are gone, and with nothing unfinished it is empty.
 
-use super::claims::{Bytes, BlockKey, ScopeKey, Use};
+use super::claims::{BlockKey, Bytes, ScopeKey, Use};
 use super::interval::{Holds, IntervalMap};
 use super::report::StepKind;
 use super::roots::{RootTable, SetKey};
@@ -104,10 +104,10 @@ impl Ledger {
             .map(|entry| &entry.name)
     }
 
-    /// Everything enqueued for a point failed with the roots of `set`.
-    pub(super) fn fail(&mut self, point: Point, set: SetKey, roots: &mut RootTable) {
+    /// Everything enqueued for such a point failed with the roots of `set`.
+    pub(super) fn fail(&mut self, failed: impl Fn(Point) -> bool, set: SetKey, roots: &mut RootTable) {
         for entry in &mut self.entries {
-            if entry.point == Some(point) && entry.failed.is_none() {
+            if entry.point.is_some_and(&failed) && entry.failed.is_none() {
                 roots.hold(&set);
                 entry.failed = Some(set);
             }
@@ -156,13 +156,16 @@ impl Ledger {
                         let start = to.start + (start - from.start);
                         let end = to.start + (end - from.start);
                         put(&mut late, Bytes { block: to.block, start, end }, Some(set), roots);
-                        passed(roots, RanOnBadInput {
-                            kind: StepKind::Copy,
-                            name: &entry.name,
-                            set,
-                            needed: from.block,
-                            uses: own,
-                        });
+                        passed(
+                            roots,
+                            RanOnBadInput {
+                                kind: StepKind::Copy,
+                                name: &entry.name,
+                                set,
+                                needed: from.block,
+                                uses: own,
+                            },
+                        );
                     }
                 }
                 Kind::Ran | Kind::Scope(_) => {
@@ -181,13 +184,16 @@ impl Ledger {
                                 }
                             };
                             found = Some(wider);
-                            passed(roots, RanOnBadInput {
-                                kind: StepKind::RanOnBadInput,
-                                name: &entry.name,
-                                set,
-                                needed: read.bytes.block,
-                                uses: own,
-                            });
+                            passed(
+                                roots,
+                                RanOnBadInput {
+                                    kind: StepKind::RanOnBadInput,
+                                    name: &entry.name,
+                                    set,
+                                    needed: read.bytes.block,
+                                    uses: own,
+                                },
+                            );
                         }
                     }
                     match (found, entry.kind) {

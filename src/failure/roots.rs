@@ -165,6 +165,11 @@ impl RootTable {
         self.roots.iter().find(|(_, root)| root.id == id).map(|(key, _)| key)
     }
 
+    /// The set of a root alone.
+    pub fn single(&self, root: RootKey) -> Option<SetKey> {
+        self.roots.get(root).map(|root| root.single)
+    }
+
     /// Calls `see` with each root of a set.
     pub fn for_each_mut(&mut self, set: SetKey, mut see: impl FnMut(&mut Root)) {
         for key in &self.sets[set].roots {

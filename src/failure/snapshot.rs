@@ -12,7 +12,7 @@ use crate::error::Roots;
 pub trait Reporting: FailureStore {
     /// On the roots of an answer that still live, with paths to what the answer was about.
     fn report_roots(&self, roots: &Roots) -> Report {
-        let (blocks, failures) = self.parts();
+        let (_, failures) = self.parts();
         let mut report = Report::empty();
         report.more = roots.more;
         report.suspects = failures.suspects().to_vec();
@@ -21,7 +21,6 @@ pub trait Reporting: FailureStore {
                 report.failures.extend(failures.roots.get(root).map(|entry| describe(self, root, entry, &roots.asked)));
             }
         }
-        let _ = blocks;
         if !report.failures.is_empty() {
             report.code = Code::Unwritten;
         }
@@ -73,6 +72,10 @@ fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, aske
     let mut claims = Vec::new();
     let mut claimed_bytes = 0;
     blocks.for_each(&mut |_, block| {
+        // What a host read keeps for itself is nobody's buffer.
+        if block.name.serial == 0 {
+            return;
+        }
         let mut own: IntervalMap<bool> = IntervalMap::default();
         block.map.visit(0, u64::MAX, |start, end, set| {
             if failures.roots.contains(*set, key) {

@@ -85,12 +85,36 @@ pub struct Failures {
     no_name: Option<Arc<str>>,
 }
 
-/// A piece of work, as the rules see it.
+/// A piece of work, as the rules see it. Borrowed: nothing is copied unless it fails.
+#[derive(Clone, Copy)]
 pub struct Work<'a> {
-    /// What is going on, for the root if it fails.
-    pub context: &'a Context,
-    /// The kernel's root, if it is broken, and the kernel's name (R8).
+    /// The C function, or what else is going on.
+    pub operation: &'static str,
+    /// What paths call it: the kernel's name, or the operation's.
+    pub name: &'a Arc<str>,
+    /// Whether `name` is a kernel's.
+    pub is_kernel: bool,
+    /// The caller's name for it, or empty.
+    pub label: &'a str,
+    /// The stream it is for.
+    pub stream: u64,
+    /// The caller's number for it.
+    pub tag: u64,
+    /// The kernel's root, if it is broken, and the kernel as paths name it (R8).
     pub broken: Option<(SetKey, &'a Name)>,
+}
+
+impl Work<'_> {
+    /// What a root of it keeps.
+    pub fn context(&self) -> Context {
+        Context {
+            operation: self.operation,
+            kernel: if self.is_kernel { self.name.clone() } else { "".into() },
+            stream: self.stream,
+            label: cut(self.label, MAX_NAME).into(),
+            tag: self.tag,
+        }
+    }
 }
 
 /// What a scope that ran was enqueued as.
@@ -180,7 +204,8 @@ impl Failures {
     /// holds it once.
     pub fn mint(&mut self, fault: Fault, context: Context, origin: &[u64]) -> SetKey {
         let message = cut(&fault.message, MAX_MESSAGE);
-        let fault = if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
+        let fault =
+            if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
         let set = self.roots.mint(Some(Box::new(Cause { fault, context })));
         self.roots.for_each_mut(set, |root| root.origin.extend_from_slice(origin));
         self.log_root(set);
@@ -195,6 +220,28 @@ impl Failures {
     /// The id of a set's oldest root.
     pub fn id(&self, set: SetKey) -> u64 {
         self.roots.oldest(set).id
+    }
+
+    /// How many roots a set has.
+    pub fn size(&self, set: SetKey) -> u32 {
+        self.roots.size(set)
+    }
+
+    /// The caller has a name and a number for what failed in an open scope.
+    pub fn rename_scope(&mut self, scope: ScopeKey, label: &str, tag: u64) {
+        if let Some(scope) = self.scopes.get_mut(scope) {
+            if !label.is_empty() {
+                scope.context.label = cut(label, MAX_NAME).into();
+            }
+            scope.context.tag = tag;
+        }
+    }
+
+    /// The device goes away, and its loss with it.
+    pub fn forget_loss(&mut self) {
+        if let Some(set) = self.loss.set.take() {
+            self.roots.release(set);
+        }
     }
 
     /// The roots of a set, for an answer.
@@ -245,7 +292,9 @@ pub trait FailureStore {
         let (blocks, failures) = self.parts();
         let mut answer = Roots::default();
         for bytes in asked.iter().filter(|bytes| bytes.start < bytes.end) {
-            let Some(claims) = blocks.claims(bytes.block) else { continue };
+            let Some(claims) = blocks.claims(bytes.block) else {
+                continue;
+            };
             let mut claimed = false;
             claims.sets(bytes.start, bytes.end, |set| {
                 claimed = true;
@@ -371,12 +420,16 @@ pub trait FailureStore {
             add(failures, set, None);
         }
         for u in uses {
-            let Some(claims) = blocks.claims(u.bytes.block) else { continue };
+            let Some(claims) = blocks.claims(u.bytes.block) else {
+                continue;
+            };
             if u.access.needs_bytes() || !claims.is_allocated() {
                 claims.sets(u.bytes.start, u.bytes.end, |set| add(failures, set, Some(u.bytes.block)));
             }
         }
-        let Some(set) = union else { return Roots::default() };
+        let Some(set) = union else {
+            return Roots::default();
+        };
 
         let mut answer = failures.name(set);
         let produced = names(blocks, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block));
@@ -391,7 +444,7 @@ pub trait FailureStore {
                 None => work.broken.map(|(_, name)| name),
             };
             if let Some(needed) = needed {
-                let step = NewStep { kind: StepKind::Skip, kernel: shown(work.context), needed, produced: &produced };
+                let step = NewStep { kind: StepKind::Skip, kernel: work.name, needed, produced: &produced };
                 record(failures, *root, &step);
             }
         }
@@ -402,7 +455,7 @@ pub trait FailureStore {
                 claims.claim(u.bytes.start, u.bytes.end, set, &mut failures.roots);
             }
         }
-        failures.ledger.push(Kind::Settled, None, &work.context.kernel, uses);
+        failures.ledger.push(Kind::Settled, None, work.name, uses);
         failures.roots.release(set);
         answer
     }
@@ -425,7 +478,7 @@ pub trait FailureStore {
                 claims.release(u.bytes.start, u.bytes.end, &mut failures.roots);
             }
         }
-        failures.ledger.push(Kind::Ran, point, shown(work.context), uses);
+        failures.ledger.push(Kind::Ran, point, work.name, uses);
         Ok(())
     }
 
@@ -460,12 +513,7 @@ pub trait FailureStore {
                 .zip(blocks.claims(to.block))
                 .map(|(from, to)| (from.name.clone(), to.name.clone()));
             if let Some((needed, produced)) = names {
-                let step = NewStep {
-                    kind: StepKind::Copy,
-                    kernel: shown(work.context),
-                    needed: &needed,
-                    produced: &[&produced],
-                };
+                let step = NewStep { kind: StepKind::Copy, kernel: work.name, needed: &needed, produced: &[&produced] };
                 let mut told: SmallVec<[RootKey; 8]> = SmallVec::new();
                 for (_, _, set) in &moved {
                     let members: SmallVec<[RootKey; 4]> = failures.roots.members(*set).map(|(key, _)| key).collect();
@@ -489,14 +537,14 @@ pub trait FailureStore {
             }
         }
         moved.into_iter().for_each(|(_, _, set)| failures.roots.release(set));
-        failures.ledger.push(Kind::Copied, point, shown(work.context), &uses);
+        failures.ledger.push(Kind::Copied, point, work.name, &uses);
         Ok(())
     }
 
     /// Opens a write scope around work of the caller's: its write set is claimed until the outcome is known, its bytes
     /// are held (R4). A scope that reads claimed bytes does not open.
-    fn enter_write(&mut self, context: Context, uses: &[Use]) -> Result<ScopeKey, Roots> {
-        self.enter_or_skip(&Work { context: &context, broken: None }, uses)?;
+    fn enter_write(&mut self, work: &Work<'_>, uses: &[Use]) -> Result<ScopeKey, Roots> {
+        self.enter_or_skip(work, uses)?;
         let (blocks, failures) = self.split();
         let mut provisional = None;
         if uses.iter().any(|u| u.access.writes()) {
@@ -504,14 +552,14 @@ pub trait FailureStore {
             claim_all(blocks, failures, set, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes), true);
             provisional = Some(set);
         }
-        let name = shown(&context).clone();
-        let scope = failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), context, late: None });
+        let scope =
+            failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), context: work.context(), late: None });
         for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
                 claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
-        failures.ledger.push(Kind::Scope(scope), None, &name, uses);
+        failures.ledger.push(Kind::Scope(scope), None, work.name, uses);
         Ok(scope)
     }
 
@@ -519,7 +567,9 @@ pub trait FailureStore {
     /// provisional failure's place for all its carriers at once. Answers with the root's id, 0 for none.
     fn exit_write(&mut self, scope: ScopeKey, fault: Option<Fault>) -> u64 {
         let (blocks, failures) = self.split();
-        let Some(scope_left) = failures.scopes.remove(scope) else { return 0 };
+        let Some(scope_left) = failures.scopes.remove(scope) else {
+            return 0;
+        };
         let Scope { provisional, uses, context, late } = scope_left;
         for u in &uses {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
@@ -576,44 +626,8 @@ pub trait FailureStore {
             }
         });
         failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
-        failures.ledger.fail(point, set, &mut failures.roots);
-        let scopes = &mut failures.scopes;
-        let blocks_seen = &*blocks;
-        let mut late = failures.ledger.replay(
-            &mut failures.roots,
-            |roots, passed| {
-                let Some(needed) = blocks_seen.claims(passed.needed) else { return };
-                let produced = passed.uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block);
-                let produced = names(blocks_seen, produced);
-                let step =
-                    NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
-                roots.for_each_mut(passed.set, |root| {
-                    root.skips.record(&step);
-                });
-            },
-            |roots, scope, set| {
-                let Some(scope) = scopes.get_mut(scope) else { return false };
-                let wider = match scope.late {
-                    None => {
-                        roots.hold(&set);
-                        set
-                    }
-                    Some(before) => {
-                        let wider = roots.union(before, set);
-                        roots.release(before);
-                        wider
-                    }
-                };
-                scope.late = Some(wider);
-                true
-            },
-        );
-        for (block, map) in &mut late {
-            if let Some(claims) = blocks.claims_mut(*block) {
-                map.visit(0, u64::MAX, |start, end, set| claims.claim(start, end, *set, &mut failures.roots));
-            }
-            map.clear(&mut failures.roots);
-        }
+        failures.ledger.fail(|failed| failed == point, set, &mut failures.roots);
+        replay(blocks, failures);
         failures.roots.release(set);
         id
     }
@@ -626,7 +640,7 @@ pub trait FailureStore {
 
     /// The device is lost: one root for everything it held, in O(1) (R14). The root's id.
     fn lose(&mut self, fault: Fault, context: Context) -> u64 {
-        let (_, failures) = self.split();
+        let (blocks, failures) = self.split();
         if let Some(set) = failures.loss.set {
             return failures.id(set);
         }
@@ -635,13 +649,38 @@ pub trait FailureStore {
         failures.loss.set = Some(set);
         failures.loss.unreconciled = failures.device_blocks;
         failures.loss.suspects = failures.ledger.unfinished().map(|name| name.to_string()).collect();
+        // Bytes that are no device's memory are lost with the work that was to write them.
+        failures.ledger.fail(|_| true, set, &mut failures.roots);
+        replay(blocks, failures);
         failures.id(set)
+    }
+
+    /// Work that needs a lost device: what it would have written is the loss's as well (R14).
+    fn fail_lost(&mut self, uses: &[Use]) -> Option<Error> {
+        let (blocks, failures) = self.split();
+        let (fault, roots) = failures.loss_fault()?;
+        let set = failures.loss.set?;
+        let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
+        claim_all(blocks, failures, set, writes.iter().copied(), true);
+        settle(failures, &writes);
+        Some(Error::Failed(Box::new(fault), roots))
+    }
+
+    /// Bytes go the way of a failure that was recorded for a part of the same work.
+    fn extend(&mut self, failure: u64, bytes: Bytes) {
+        let (blocks, failures) = self.split();
+        if let Some(set) = failures.roots.find(failure).and_then(|root| failures.roots.single(root)) {
+            claim_all(blocks, failures, set, std::iter::once(bytes), true);
+            settle(failures, &[bytes]);
+        }
     }
 
     /// A block is touched: if the device was lost since the last time, the loss claims what no older root holds (R14).
     fn reconcile(&mut self, block: BlockKey) {
         let (blocks, failures) = self.split();
-        let Some(claims) = blocks.claims_mut(block) else { return };
+        let Some(claims) = blocks.claims_mut(block) else {
+            return;
+        };
         if claims.losses == failures.loss.count {
             return;
         }
@@ -663,15 +702,10 @@ pub trait FailureStore {
     }
 }
 
-/// The name a step shows for work: the kernel's, else what the caller calls it.
-fn shown(context: &Context) -> &Arc<str> {
-    if context.kernel.is_empty() { &context.label } else { &context.kernel }
-}
-
 fn names<'a, B: Blocks>(blocks: &'a B, keys: impl Iterator<Item = BlockKey>) -> SmallVec<[&'a Name; 8]> {
     let mut names: SmallVec<[&Name; 8]> = SmallVec::new();
     for claims in keys.filter_map(|block| blocks.claims(block)) {
-        if names.iter().all(|name| name.serial != claims.name.serial) {
+        if claims.name.serial != 0 && names.iter().all(|name| name.serial != claims.name.serial) {
             names.push(&claims.name);
         }
     }
@@ -679,7 +713,9 @@ fn names<'a, B: Blocks>(blocks: &'a B, keys: impl Iterator<Item = BlockKey>) -> 
 }
 
 fn record(failures: &mut Failures, root: RootKey, step: &NewStep<'_>) {
-    let Some(entry) = failures.roots.get_mut(root) else { return };
+    let Some(entry) = failures.roots.get_mut(root) else {
+        return;
+    };
     if entry.skips.record(step) {
         let (failure, count) = (entry.id, entry.skips.total());
         let message = super::render::skip_line(step, count);
@@ -719,6 +755,54 @@ fn settle(failures: &mut Failures, bytes: &[Bytes]) {
     failures.ledger.push(Kind::Settled, None, &name, &uses);
 }
 
+/// Replays the ledger and claims what is found bad at its end, and nothing else (R13).
+fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures) {
+    let scopes = &mut failures.scopes;
+    let blocks_seen = &*blocks;
+    let mut late = failures.ledger.replay(
+        &mut failures.roots,
+        |roots, passed| {
+            let Some(needed) = blocks_seen.claims(passed.needed) else {
+                return;
+            };
+            let produced = passed.uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block);
+            let produced = names(blocks_seen, produced);
+            // A host read has no bytes of its own that a path could lead to.
+            if produced.is_empty() {
+                return;
+            }
+            let step = NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
+            roots.for_each_mut(passed.set, |root| {
+                root.skips.record(&step);
+            });
+        },
+        |roots, scope, set| {
+            let Some(scope) = scopes.get_mut(scope) else {
+                return false;
+            };
+            let wider = match scope.late {
+                None => {
+                    roots.hold(&set);
+                    set
+                }
+                Some(before) => {
+                    let wider = roots.union(before, set);
+                    roots.release(before);
+                    wider
+                }
+            };
+            scope.late = Some(wider);
+            true
+        },
+    );
+    for (block, map) in &mut late {
+        if let Some(claims) = blocks.claims_mut(*block) {
+            map.visit(0, u64::MAX, |start, end, set| claims.claim(start, end, *set, &mut failures.roots));
+        }
+        map.clear(&mut failures.roots);
+    }
+}
+
 /// Runs a body whose failure, of whatever kind, claims the write set (R4).
 fn guarded<S: FailureStore>(
     store: &mut S,
@@ -733,7 +817,7 @@ fn guarded<S: FailureStore>(
         Err(panic) => Fault::new(Code::Internal, panic_message(&*panic)),
     };
     let (blocks, failures) = store.split();
-    let set = failures.mint(fault.clone(), work.context.clone(), &[]);
+    let set = failures.mint(fault.clone(), work.context(), &[]);
     let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
     claim_all(blocks, failures, set, writes.iter().copied(), true);
     settle(failures, &writes);

@@ -51,7 +51,7 @@ pub enum Grid<'a, P> {
 }
 
 /// One launch, ready to be recorded.
-pub struct Launch<'a, B: Backend + ?Sized> {
+pub struct Launch<'a, B: Backend> {
     /// The pipeline and its layout.
     pub kernel: &'a B::Kernel,
     /// In the order the kernel reports its bindings.
@@ -63,7 +63,6 @@ pub struct Launch<'a, B: Backend + ?Sized> {
     /// Shown by debug tools; empty for none.
     pub label: &'a str,
 }
-
 
 /// What a kernel is, as the module and the device say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,6 +102,21 @@ pub struct KernelSource<'a> {
     pub trusted: bool,
 }
 
+/// Why a kernel cannot run, and what its module still says of its bindings (R8).
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// What was answered.
+    pub fault: Fault,
+    /// What could be reflected before it failed.
+    pub info: Option<KernelInfo>,
+}
+
+impl From<Fault> for Rejected {
+    fn from(fault: Fault) -> Rejected {
+        Rejected { fault, info: None }
+    }
+}
+
 /// A device that streams record for.
 ///
 /// Calls with the same `Recording` are never concurrent; all others may be.
@@ -119,7 +133,7 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     fn slot_create(&self, slot: u32) -> Result<(), Fault>;
 
     /// Validates, reflects and compiles. Takes no lock of the device's; may be slow.
-    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Fault>;
+    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Self::Kernel, KernelInfo), Rejected>;
 
     /// Opens the recording of a batch of `slot`.
     fn begin(&self, slot: u32) -> Result<Self::Recording, Fault>;
@@ -141,7 +155,13 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
 
     /// Hands a closed recording to `queue`, to run after `waits` and to signal `signal`. Never blocks on the device.
     /// Called without the device lock; calls for one queue are serialized by the driver.
-    fn submit(&self, queue: usize, recording: &mut Self::Recording, waits: &[Point], signal: Point) -> Result<(), Fault>;
+    fn submit(
+        &self,
+        queue: usize,
+        recording: &mut Self::Recording,
+        waits: &[Point],
+        signal: Point,
+    ) -> Result<(), Fault>;
     /// The last batch of `slot` that completed.
     fn completed(&self, slot: u32) -> Result<u64, Fault>;
     /// Waits until the slot's timeline reaches the batch; false when `timeout_ns` passes first.

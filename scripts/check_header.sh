@@ -1,0 +1,48 @@
+#!/bin/sh
+# Compiles the header alone, and every initializer and macro in it, under each compiler and language version.
+set -eu
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+header=include/tidegate/tidegate.h
+warnings="-Wall -Wextra -Wpedantic -Werror"
+{
+    echo '#include <tidegate/tidegate.h>'
+    echo '#include <tidegate/tidegate.h>'
+    # Every struct by its initializer, automatic and static; every constant; every function's address.
+    sed -n 's/^#define \(TG_[A-Z0-9_]*\)_INIT { .*/\1/p' "$header" | while read -r name; do
+        type=$(echo "$name" | tr 'A-Z' 'a-z')
+        echo "extern const $type static_$type; const $type static_$type = ${name}_INIT;"
+        echo "unsigned size_$type(void); unsigned size_$type(void) { $type one = ${name}_INIT; (void)one; return (unsigned)sizeof one; }"
+    done
+    sed -n 's/^#define \(TG_[A-Z0-9_]*\) [^{].*/\1/p' "$header" | grep -v -e '^TG_API$' | while read -r name; do
+        echo "long long value_$name(void); long long value_$name(void) { return (long long)$name; }"
+    done
+    cat <<'C'
+extern const tg_str table[2];
+const tg_str table[2] = { TG_STR_INIT("one"), TG_STR_INIT("") };
+size_t macros(tg_result result);
+size_t macros(tg_result result) {
+    tg_str text = TG_STR("text");
+    tg_result codes[2];
+    codes[0] = TG_ERROR_INTERNAL;
+    codes[1] = 2 -TG_ERROR_INVALID_ARGUMENT;
+    switch (result) {
+        case TG_OK: return text.size;
+        case TG_ERROR_UNWRITTEN: return table[0].size;
+        default: return (size_t)(TG_IS_MISUSE(result) + TG_IS_TRACKED(codes[0]) + codes[1]);
+    }
+}
+C
+} > "$work/header.c"
+cp "$work/header.c" "$work/header.cpp"
+for compiler in gcc clang; do
+    for standard in c99 c11 c17 c2x; do
+        "$compiler" -std=$standard $warnings -Wstrict-prototypes -Wmissing-prototypes -Iinclude \
+            -c "$work/header.c" -o "$work/header.o"
+    done
+    for standard in c++11 c++14 c++17 c++20; do
+        "$compiler" -x c++ -std=$standard $warnings -Iinclude -c "$work/header.cpp" -o "$work/header.o"
+    done
+done
+echo "header: C99 to C23 and C++11 to C++20, gcc and clang: ok"

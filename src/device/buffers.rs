@@ -1,0 +1,172 @@
+//! Making and destroying buffers. A buffer whose allocation fails is a live handle all the same (R7).
+
+use super::{BufferDesc, BufferInfo, BufferMemory, Core, Device, Handle, MemoryStats};
+use crate::code::Code;
+use crate::error::{Error, Fault, Result, Roots, text};
+use crate::failure::{BlockKey, Context, FailureStore, Name};
+use crate::memory::{Block, Buffer, Hazards, MemoryKind, Purpose};
+use crate::stream::Backend;
+
+const KINDS: [MemoryKind; 3] = [MemoryKind::Device, MemoryKind::Upload, MemoryKind::Readback];
+
+impl<B: Backend> Device<B> {
+    /// A buffer; its handle is live even if the allocation failed, and null on misuse.
+    pub fn buffer_create(&self, desc: &BufferDesc<'_>) -> (Handle, Result) {
+        if desc.size == 0 {
+            let error =
+                Error::misuse(Code::InvalidArgument, "desc.size", format_args!("a buffer has at least one byte"));
+            return (Handle::default(), Err(error));
+        }
+        self.with(|core| core.buffer_create(&self.backend, desc))
+    }
+
+    /// Destroys it; work in flight goes on. The null handle is fine.
+    pub fn buffer_destroy(&self, buffer: Handle) -> Result {
+        if buffer.is_null() {
+            return Ok(());
+        }
+        self.with(|core| {
+            let block = core.memory.buffers.resolve(buffer, "buffer")?.block;
+            if core.memory.blocks[block].claims.is_held() {
+                return Err(Error::misuse(
+                    Code::WrongState,
+                    "buffer",
+                    format_args!("bytes of it are held by an open scope or mapping"),
+                ));
+            }
+            core.memory.buffers.remove(buffer);
+            core.forget(block);
+            Ok(())
+        })
+    }
+
+    /// Tries again to allocate a buffer that has no bytes; `size` 0: as large as before.
+    pub fn buffer_allocate(&self, buffer: Handle, size: u64) -> Result {
+        self.with(|core| {
+            let entry = core.memory.buffers.resolve(buffer, "buffer")?.clone();
+            let size = if size == 0 { entry.size } else { size };
+            if core.memory.blocks[entry.block].claims.is_allocated() {
+                return Err(Error::misuse(Code::WrongState, "buffer", format_args!("the buffer is allocated")));
+            }
+            let context = core.buffer_context("tg_buffer_allocate", entry.block, entry.stream, entry.tag);
+            core.allocate(&self.backend, buffer, entry.block, entry.purpose, size, context)?;
+            core.allocated(entry.block, size);
+            Ok(())
+        })
+    }
+
+    /// What a buffer is.
+    pub fn buffer_info(&self, buffer: Handle) -> Result<BufferInfo> {
+        self.with(|core| {
+            let entry = core.memory.buffers.resolve(buffer, "buffer")?.clone();
+            if core.failures.is_lost() {
+                core.reconcile(entry.block);
+            }
+            let claims = &core.memory.blocks[entry.block].claims;
+            Ok(BufferInfo {
+                size: entry.size,
+                memory: match entry.purpose {
+                    Some(purpose) => BufferMemory::Managed(purpose.kind()),
+                    None => BufferMemory::Token,
+                },
+                stream: entry.stream,
+                allocated: claims.is_allocated(),
+                claimed: claims.is_claimed(),
+                label: text(format_args!("{}", claims.name.label)),
+                tag: entry.tag,
+            })
+        })
+    }
+
+    /// Memory in use.
+    pub fn memory_stats(&self) -> MemoryStats {
+        let core = self.lock();
+        let mut stats = MemoryStats::default();
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let usage = core.memory.pages.usage(kind);
+            stats.reserved[i] = usage.reserved;
+            stats.used[i] = usage.used;
+            stats.peak[i] = usage.peak;
+            stats.largest_free[i] = core.memory.pages.largest_free(kind);
+        }
+        stats
+    }
+
+    /// Gives idle pages back to the driver. Bytes given back.
+    pub fn trim(&self) -> Result<u64> {
+        self.with(|core| {
+            core.refresh(&self.backend)?;
+            let Core { memory, streams, .. } = core;
+            Ok(memory.pages.trim(&self.backend, |mark| streams.is_complete(mark.point)))
+        })
+    }
+}
+
+impl<B: Backend> Core<B> {
+    fn buffer_create(&mut self, backend: &B, desc: &BufferDesc<'_>) -> (Handle, Result) {
+        let purpose = match desc.memory {
+            BufferMemory::Managed(kind) => Some(Purpose::Buffers(kind)),
+            BufferMemory::Token => None,
+        };
+        let name = Name { noun: "buffer", serial: self.next_serial(), label: self.label(desc.label) };
+        let context = Context {
+            operation: "tg_buffer_create",
+            kernel: self.names.none.clone(),
+            stream: desc.stream,
+            label: name.label.clone(),
+            tag: desc.tag,
+        };
+        let fresh =
+            (self.settings.track_uninitialized && purpose.is_some() && !desc.unallocated).then(|| context.clone());
+        let claims = self.failures.new_block(name, desc.size, purpose.is_some(), fresh);
+        let block = self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None });
+        let buffer = Buffer { block, size: desc.size, purpose, stream: desc.stream, tag: desc.tag };
+        let Ok(handle) = self.memory.buffers.insert(buffer) else {
+            self.forget(block);
+            let fault = Fault::new(Code::LimitExceeded, "a device has at most 1048576 buffers at a time");
+            return (Handle::default(), Err(fault.into()));
+        };
+        if desc.unallocated {
+            let fault = Fault::new(Code::NeverWritten, "the buffer was not allocated yet");
+            self.fail_unallocated(block, fault, context);
+            return (handle, Ok(()));
+        }
+        (handle, self.allocate(backend, handle, block, purpose, desc.size, context))
+    }
+
+    /// Puts bytes behind a buffer, or the reason why there are none.
+    fn allocate(
+        &mut self,
+        backend: &B,
+        handle: Handle,
+        block: BlockKey,
+        purpose: Option<Purpose>,
+        size: u64,
+        context: Context,
+    ) -> Result {
+        let Some(buffer) = self.memory.buffers.get_mut(handle) else {
+            return Err(Error::NotReady);
+        };
+        buffer.size = size;
+        self.memory.blocks[block].claims.size = size;
+        let Some(purpose) = purpose else {
+            return Ok(());
+        };
+        // A lost device is not asked.
+        let answer = match self.failures.loss_fault() {
+            Some((fault, _)) => Err(fault),
+            None => self.place(backend, block, purpose, size),
+        };
+        answer.map_err(|fault| {
+            let mut roots = Roots::default();
+            roots.ids.push(self.fail_unallocated(block, fault.clone(), context));
+            roots.asked.push(self.memory.blocks[block].claims.name.serial);
+            Error::Failed(Box::new(fault), roots)
+        })
+    }
+
+    pub(super) fn buffer_context(&self, operation: &'static str, block: BlockKey, stream: u64, tag: u64) -> Context {
+        let label = self.memory.blocks[block].claims.name.label.clone();
+        Context { operation, kernel: self.names.none.clone(), stream, label, tag }
+    }
+}

@@ -1,0 +1,184 @@
+//! Kernels: live handles, broken or not (R8).
+
+use super::{Core, Device, Handle, KernelDesc};
+use crate::code::Code;
+use crate::error::{Error, Fault, Result, Text, text};
+use crate::failure::{Access, Context, MAX_NAME, Name, SetKey, cut};
+use crate::stream::Backend;
+use crate::stream::backend::{KernelInfo, KernelSource, Rejected};
+use std::sync::Arc;
+
+/// What a kernel is made of.
+pub(super) struct Kernel<B: Backend> {
+    pub(super) name: Name,
+    pub(super) tag: u64,
+    pub(super) state: State<B>,
+    /// What the descriptor says of each binding.
+    pub(super) declared: Box<[Option<Access>]>,
+}
+
+pub(super) enum State<B: Backend> {
+    Live {
+        compiled: Arc<B::Kernel>,
+        info: Arc<KernelInfo>,
+    },
+    Broken {
+        /// Its root, held.
+        set: SetKey,
+        /// What its module still says.
+        info: Option<Arc<KernelInfo>>,
+    },
+}
+
+/// What a kernel says of itself.
+#[derive(Clone, Debug)]
+pub struct KernelDetails {
+    /// Its bindings, with the descriptor's accesses applied; none for a module that could not be reflected.
+    pub info: KernelInfo,
+    /// Whether launches of it are skipped.
+    pub broken: bool,
+    /// The root, or 0.
+    pub failure: u64,
+    /// The caller's name.
+    pub label: Text,
+    /// The caller's number.
+    pub tag: u64,
+}
+
+impl<B: Backend> Kernel<B> {
+    /// What the descriptor, else the module, says of a binding; and whether it was only inferred. Bytes that nobody
+    /// declared anything of are taken to be read and written: better too much than one stale byte.
+    pub(super) fn access(&self, binding: usize) -> (Access, bool) {
+        if let Some(Some(declared)) = self.declared.get(binding) {
+            return (*declared, false);
+        }
+        let info = match &self.state {
+            State::Live { info, .. } => Some(info),
+            State::Broken { info, .. } => info.as_ref(),
+        };
+        let inferred = info.and_then(|info| info.bindings.get(binding)).map(|binding| binding.access);
+        (inferred.unwrap_or(Access::ReadWrite), true)
+    }
+}
+
+impl<B: Backend> Device<B> {
+    /// A kernel; its handle is live even if the module cannot be used.
+    pub fn kernel_create(&self, desc: &KernelDesc<'_>) -> (Handle, Result) {
+        let answer = self.compile(desc);
+        self.with(|core| {
+            let serial = core.next_serial();
+            let label = match desc.label {
+                "" => format!("kernel {serial}").into(),
+                label => cut(label, MAX_NAME).into(),
+            };
+            let name = Name { noun: "kernel", serial, label };
+            let (state, result) = core.kernel_state("tg_kernel_create", &name, desc.tag, answer);
+            let kernel = Kernel { name, tag: desc.tag, state, declared: desc.accesses.into() };
+            match core.kernels.insert(kernel) {
+                Ok(handle) => (handle, result),
+                Err(kernel) => {
+                    core.retire_kernel(kernel);
+                    let fault = Fault::new(Code::LimitExceeded, "a device has at most 1048576 kernels at a time");
+                    (Handle::default(), Err(fault.into()))
+                }
+            }
+        })
+    }
+
+    /// Compiles again under the same handle: a repair, or new code. Work that was enqueued keeps what it had.
+    pub fn kernel_rebuild(&self, kernel: Handle, desc: &KernelDesc<'_>) -> Result {
+        self.lock().kernels.check(kernel, "kernel")?;
+        let answer = self.compile(desc);
+        self.with(|core| {
+            let Some(entry) = core.kernels.get(kernel) else {
+                return core.kernels.check(kernel, "kernel");
+            };
+            let name = match desc.label {
+                "" => entry.name.clone(),
+                label => Name { label: cut(label, MAX_NAME).into(), ..entry.name.clone() },
+            };
+            let (state, result) = core.kernel_state("tg_kernel_rebuild", &name, desc.tag, answer);
+            if let Some(entry) = core.kernels.get_mut(kernel) {
+                let fresh = Kernel { name, tag: desc.tag, state, declared: desc.accesses.into() };
+                let before = std::mem::replace(entry, fresh);
+                core.retire_kernel(before);
+            }
+            result
+        })
+    }
+
+    /// Destroys it; work in flight goes on. The null handle is fine.
+    pub fn kernel_destroy(&self, kernel: Handle) -> Result {
+        if kernel.is_null() {
+            return Ok(());
+        }
+        self.with(|core| {
+            core.kernels.check(kernel, "kernel")?;
+            if let Some(kernel) = core.kernels.remove(kernel) {
+                core.retire_kernel(kernel);
+            }
+            Ok(())
+        })
+    }
+
+    /// What a kernel is.
+    pub fn kernel_info(&self, kernel: Handle) -> Result<KernelDetails> {
+        let core = self.lock();
+        let kernel = core.kernels.resolve(kernel, "kernel")?;
+        let (mut info, failure) = match &kernel.state {
+            State::Live { info, .. } => ((**info).clone(), 0),
+            State::Broken { set, info } => (info.as_deref().cloned().unwrap_or_default(), core.failures.id(*set)),
+        };
+        for (i, binding) in info.bindings.iter_mut().enumerate() {
+            binding.access = kernel.access(i).0;
+        }
+        let label = text(format_args!("{}", kernel.name.label));
+        Ok(KernelDetails { info, broken: failure != 0, failure, label, tag: kernel.tag })
+    }
+
+    /// Compiles outside the lock: it may be slow.
+    fn compile(&self, desc: &KernelDesc<'_>) -> std::result::Result<(B::Kernel, KernelInfo), Rejected> {
+        self.backend.kernel_create(&KernelSource {
+            code: desc.code,
+            entry: if desc.entry.is_empty() { "main" } else { desc.entry },
+            constants: desc.constants,
+            label: desc.label,
+            trusted: desc.trusted,
+        })
+    }
+}
+
+impl<B: Backend> Core<B> {
+    fn kernel_state(
+        &mut self,
+        operation: &'static str,
+        name: &Name,
+        tag: u64,
+        answer: std::result::Result<(B::Kernel, KernelInfo), Rejected>,
+    ) -> (State<B>, Result) {
+        match answer {
+            Ok((compiled, info)) => (State::Live { compiled: Arc::new(compiled), info: Arc::new(info) }, Ok(())),
+            Err(Rejected { fault, info }) => {
+                let label = self.names.none.clone();
+                let context = Context { operation, kernel: name.label.clone(), stream: 0, label, tag };
+                let set = self.failures.mint(fault.clone(), context, &[name.serial]);
+                let roots = self.failures.name(set);
+                let state = State::Broken { set, info: info.map(Arc::new) };
+                (state, Err(Error::Failed(Box::new(fault), roots)))
+            }
+        }
+    }
+
+    /// Lets go of a kernel: its root at once, its pipeline when nothing that was enqueued can still run it.
+    pub(super) fn retire_kernel(&mut self, kernel: Kernel<B>) {
+        match kernel.state {
+            State::Live { compiled, .. } => {
+                let now = self.streams.now();
+                if !now.is_empty() {
+                    self.retired.push((now, compiled));
+                }
+            }
+            State::Broken { set, .. } => self.failures.release(set),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Write scopes around work of the caller's own (R19).
+
+use super::{Device, ErrorDesc, Handle, ScopeDesc};
+use crate::code::Code;
+use crate::error::{Error, Fault, Result};
+use crate::failure::{FailureStore, MAX_NAME, Use, Work, cut};
+use crate::stream::Backend;
+use std::sync::Arc;
+
+impl<B: Backend> Device<B> {
+    /// Enters a scope, or skips: then there is no scope, and the write set took over the roots.
+    pub fn scope_begin(&self, desc: &ScopeDesc<'_>) -> Result<Handle> {
+        self.with(|core| {
+            let mut uses = Vec::with_capacity(desc.uses.len());
+            for item in desc.uses {
+                let bytes = core.resolve(item.slice, "desc.uses.slice.buffer", "desc.uses.slice.size")?;
+                let Some(access) = item.access else {
+                    let why = format_args!("a scope has no module that says what is done with the bytes");
+                    return Err(Error::misuse(Code::InvalidArgument, "desc.uses.access", why));
+                };
+                if bytes.start < bytes.end {
+                    uses.push(Use { bytes, access });
+                }
+            }
+            core.not_held(&uses, "desc.uses")?;
+            let name: Arc<str> =
+                if desc.label.is_empty() { core.names.scope.clone() } else { cut(desc.label, MAX_NAME).into() };
+            let work = Work {
+                operation: "tg_scope_begin",
+                name: &name,
+                is_kernel: false,
+                label: desc.label,
+                stream: desc.stream,
+                tag: desc.tag,
+                broken: None,
+            };
+            let scope = core.enter_write(&work, &uses).map_err(Error::Skipped)?;
+            match core.scopes.insert(scope) {
+                Ok(handle) => Ok(handle),
+                Err(scope) => {
+                    core.exit_write(scope, Some(Fault::new(Code::TornDown, "")));
+                    Err(Fault::new(Code::LimitExceeded, "a device has at most 1048576 open scopes at a time").into())
+                }
+            }
+        })
+    }
+
+    /// The work of a scope succeeded. The null handle is fine: its work was skipped.
+    pub fn scope_end(&self, scope: Handle) -> Result {
+        self.leave(scope, None)
+    }
+
+    /// The work of a scope failed; without an error of the caller's it was torn down.
+    pub fn scope_fail(&self, scope: Handle, error: Option<&ErrorDesc<'_>>) -> Result {
+        let fault = match error {
+            Some(error) => Fault::new(Code::Caller, error.message),
+            None => Fault::new(Code::TornDown, "the scope was given up"),
+        };
+        self.leave(scope, Some((fault, error)))
+    }
+
+    fn leave(&self, scope: Handle, failed: Option<(Fault, Option<&ErrorDesc<'_>>)>) -> Result {
+        if scope.is_null() {
+            return Ok(());
+        }
+        self.with(|core| {
+            core.scopes.check(scope, "scope")?;
+            if let Some(key) = core.scopes.remove(scope) {
+                let fault = failed.map(|(fault, error)| {
+                    if let Some(error) = error {
+                        core.failures.rename_scope(key, error.label, error.code as u64);
+                    }
+                    fault
+                });
+                core.exit_write(key, fault);
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,427 @@
+//! Moving bytes: host to device, device to host, device to device, and fills.
+
+use super::waits::Deadline;
+use super::{Core, Device, Handle, Slice, Turn};
+use crate::code::Code;
+use crate::error::{Error, Fault, Result};
+use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Use, Work};
+use crate::memory::{Block, Hazards, Mark, MemoryKind, Place, Purpose};
+use crate::stream::backend::Binding;
+use crate::stream::{Backend, Need};
+
+impl<B: Backend> Device<B> {
+    /// Writes host bytes, in the stream's order. They are copied before it returns. What does not fit the staging waits
+    /// for its own predecessors, or is `NotReady` with `no_wait`, nothing changed.
+    pub fn buffer_write(&self, stream: u64, dst: Slice, src: &[u8], no_wait: bool) -> Result {
+        let (to, slot, chunk) = {
+            let mut core = self.lock();
+            let to = core.resolve(dst, "dst.buffer", "dst.size")?;
+            core.sized("src_size", src.len(), to)?;
+            core.with_memory(to.block, "dst.buffer")?;
+            core.not_held(&[write_of(to)], "dst")?;
+            let chunk = (core.settings.staging_size / 4).max(4096) & !3;
+            (to, core.streams.slot_of(stream), chunk)
+        };
+        if src.is_empty() {
+            return Ok(());
+        }
+        if no_wait && src.len() as u64 > chunk {
+            let room = self.with(|core| core.staging_room(slot));
+            if (src.len() as u64) > room {
+                return Err(Error::NotReady);
+            }
+        }
+        let mut at = 0u64;
+        for piece in src.chunks(chunk as usize) {
+            let bytes = Bytes { start: to.start + at, end: to.start + at + piece.len() as u64, ..to };
+            if let Err(error) = self.write_piece(stream, slot, dst.buffer, bytes, piece, no_wait) {
+                // What the call was to write and did not is one failure, however many pieces it takes.
+                if let Error::Failed(_, roots) = &error
+                    && let Some(id) = roots.ids.first()
+                {
+                    self.with(|core| core.extend(*id, Bytes { start: bytes.end, ..to }));
+                }
+                return Err(error);
+            }
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_piece(&self, stream: u64, slot: u32, dst: Handle, to: Bytes, piece: &[u8], no_wait: bool) -> Result {
+        let staged = self.stage(slot, to, piece, no_wait)?;
+        let size = piece.len() as u64;
+        let result = self.enqueue_on(slot, |core, backend| {
+            core.memory.buffers.check(dst, "dst.buffer")?;
+            let uses = [write_of(to)];
+            core.not_held(&uses, "dst")?;
+            let name = core.names.write.clone();
+            let work = core.work("tg_buffer_write", &name, stream);
+            core.write_step(slot, &work, &uses, |core, need| {
+                let staging = staged.clone()?;
+                let (place, for_host) = (core.place_of(to)?, core.for_host(to.block));
+                let mark = core.record_copy(backend, slot, need, for_host, (place, to.start), (staging, 0), size)?;
+                core.staging.push_back((mark.point, staging));
+                Ok(mark)
+            })
+        });
+        self.unstage(staged, &result);
+        result
+    }
+
+    /// Staging of work that was not enqueued is free at once.
+    fn unstage(&self, staged: std::result::Result<Place, Fault>, result: &Result) {
+        if let (Ok(place), Err(_)) = (staged, result) {
+            self.with(|core| {
+                // A refusal on the way out of a successful enqueue has its staging on the list.
+                if !core.staging.iter().any(|(_, staged)| staged.page == place.page && staged.offset == place.offset) {
+                    core.memory.pages.free(place, Hazards::default());
+                }
+            });
+        }
+    }
+
+    /// Takes staging for bytes and copies them in; waits for the slot's own earlier staging while there is none. The
+    /// inner error is the work's: it claims what was to be written.
+    fn stage(&self, slot: u32, to: Bytes, piece: &[u8], no_wait: bool) -> Result<std::result::Result<Place, Fault>> {
+        let size = piece.len() as u64;
+        loop {
+            let oldest = {
+                let mut core = self.lock();
+                // Nothing is staged for work that will not run anyway.
+                let missing = core.memory.blocks.get(to.block).is_none_or(|block| block.place.is_none());
+                if missing || core.failures.is_lost() {
+                    return Ok(Err(Fault::new(Code::Internal, "bytes were staged for work that cannot run")));
+                }
+                if core.staging_room(slot) < size {
+                    let _ = core.refresh(&self.backend);
+                }
+                let oldest = if core.staging_room(slot) < size { core.oldest_staging(slot) } else { None };
+                match oldest {
+                    Some(_) if no_wait => return Err(Error::NotReady),
+                    Some(point) => point,
+                    None => {
+                        let Core { memory, streams, .. } = &mut *core;
+                        let place = memory
+                            .pages
+                            .allocate(&self.backend, Purpose::StagingUp, size, |mark| streams.is_complete(mark.point));
+                        let place = match place {
+                            Ok((place, _)) => place,
+                            Err(fault) => return Ok(Err(fault)),
+                        };
+                        let page = memory.pages.page(place.page).clone();
+                        drop(core);
+                        let answer = self.backend.page_write(&page, place.offset, piece);
+                        drop(page);
+                        if let Err(fault) = answer {
+                            self.with(|core| core.memory.pages.free(place, Hazards::default()));
+                            return Ok(Err(fault));
+                        }
+                        return Ok(Ok(place));
+                    }
+                }
+            };
+            // The batch may still be open; and a refusal frees its staging as well.
+            let _ = self.flush_slot(slot);
+            self.wait_for(oldest, Deadline::after(super::FOREVER))?;
+        }
+    }
+
+    /// Reads bytes to the host once everything enqueued before on them is complete. A failed read leaves `dst` as it
+    /// was.
+    pub fn buffer_read(&self, stream: u64, dst: &mut [u8], src: Slice, timeout_ns: u64) -> Result {
+        let deadline = Deadline::after(timeout_ns);
+        let (from, slot, name) = {
+            let mut core = self.lock();
+            let from = core.resolve(src, "src.buffer", "src.size")?;
+            core.sized("dst_size", dst.len(), from)?;
+            core.with_memory(from.block, "src.buffer")?;
+            core.not_held(&[Use { bytes: from, access: Access::Read }], "src")?;
+            (from, core.streams.slot_of(stream), core.names.read.clone())
+        };
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let size = dst.len() as u64;
+        // The bytes go to a block of the read's own: what becomes of the source meanwhile does not matter (R12).
+        let (private, point) = self.enqueue(|core, backend| {
+            core.memory.buffers.check(src.buffer, "src.buffer")?;
+            let uses = [Use { bytes: from, access: Access::Read }];
+            core.not_held(&uses, "src")?;
+            if let Some(error) = core.fail_lost(&[]) {
+                return Err(error);
+            }
+            core.ensure_written(&[from]).map_err(Error::Unwritten)?;
+            let need = core.need(slot, &uses);
+            if !need.flush.is_empty() {
+                return Ok(Turn::Flush(need.flush));
+            }
+            let source = core.place_of(from)?;
+            let private = core.private_block(size);
+            if let Err(fault) = core.place(backend, private, Purpose::StagingDown, size) {
+                core.forget(private);
+                return Err(fault.into());
+            }
+            let to = Bytes { block: private, start: 0, end: size };
+            let work = core.work("tg_buffer_read", &name, stream);
+            let mut enqueued = None;
+            let result = core.copy_scope(&work, to, from, |core| {
+                let place = core.place_of(to)?;
+                let mark = core.record_copy(backend, slot, &need, true, (place, 0), (source, from.start), size)?;
+                core.mark(&uses, mark);
+                enqueued = Some(mark.point);
+                Ok(Some(mark.point))
+            });
+            core.settle_discarded(slot);
+            match (result, enqueued) {
+                (Ok(()), Some(point)) => Ok(Turn::Done((private, point))),
+                (Err(error), _) => {
+                    core.forget(private);
+                    Err(error)
+                }
+                (Ok(()), None) => Err(Fault::new(Code::Internal, "a read was not enqueued").into()),
+            }
+        })?;
+        // A refusal of the batch claims the private block, which is the verdict below.
+        let _ = self.flush_slot(slot);
+        if let Err(error) = self.wait_for(point, deadline) {
+            self.with(|core| core.late_reads.push((point, private)));
+            return Err(error);
+        }
+        let verdict = self.with(|core| {
+            let verdict = core.ensure_written(&[Bytes { block: private, start: 0, end: size }]);
+            verdict.map_err(|mut roots| {
+                roots.asked.clear();
+                roots.asked.extend(core.memory.blocks.get(from.block).map(|block| block.claims.name.serial));
+                Error::Unwritten(roots)
+            })?;
+            let place = core.memory.blocks[private].place;
+            Ok(place.map(|place| (core.memory.pages.page(place.page).clone(), place.offset)))
+        });
+        let result = match verdict {
+            Ok(Some((page, offset))) => self.backend.page_read(&page, offset, dst).map_err(Error::from),
+            Ok(None) => Err(Fault::new(Code::Internal, "a read has no memory of its own").into()),
+            Err(error) => Err(error),
+        };
+        self.with(|core| core.forget(private));
+        result
+    }
+
+    /// Copies bytes on the device; claims move with them (R10).
+    pub fn buffer_copy(&self, stream: u64, dst: Slice, src: Slice) -> Result {
+        let (to, from, slot, name) = {
+            let mut core = self.lock();
+            let to = core.resolve(dst, "dst.buffer", "dst.size")?;
+            let from = core.resolve(src, "src.buffer", "src.size")?;
+            if to.end - to.start != from.end - from.start {
+                let (to, from) = (to.end - to.start, from.end - from.start);
+                let why = format_args!("{to} bytes cannot take a copy of {from} bytes");
+                return Err(Error::misuse(Code::InvalidArgument, "dst.size", why));
+            }
+            core.with_memory(to.block, "dst.buffer")?;
+            core.with_memory(from.block, "src.buffer")?;
+            if to.block == from.block && to.start < from.end && from.start < to.end {
+                return Err(Error::misuse(Code::InvalidArgument, "src", format_args!("the ranges overlap")));
+            }
+            core.not_held(&[write_of(to)], "dst")?;
+            core.not_held(&[Use { bytes: from, access: Access::Read }], "src")?;
+            (to, from, core.streams.slot_of(stream), core.names.copy.clone())
+        };
+        if to.start == to.end {
+            return Ok(());
+        }
+        let uses = [write_of(to), Use { bytes: from, access: Access::Read }];
+        self.enqueue_on(slot, |core, backend| {
+            core.memory.buffers.check(dst.buffer, "dst.buffer")?;
+            core.memory.buffers.check(src.buffer, "src.buffer")?;
+            core.not_held(&uses, "dst")?;
+            if let Some(error) = core.fail_lost(&uses) {
+                return Err(error);
+            }
+            let need = core.need(slot, &uses);
+            if !need.flush.is_empty() {
+                return Ok(Turn::Flush(need.flush));
+            }
+            let work = core.work("tg_buffer_copy", &name, stream);
+            let result = core.copy_scope(&work, to, from, |core| {
+                let size = to.end - to.start;
+                let (source, place) = (core.place_of(from)?, core.place_of(to)?);
+                let for_host = core.for_host(to.block);
+                let (place, source) = ((place, to.start), (source, from.start));
+                let mark = core.record_copy(backend, slot, &need, for_host, place, source, size)?;
+                core.mark(&uses, mark);
+                Ok(Some(mark.point))
+            });
+            core.settle_discarded(slot);
+            result.map(Turn::Done)
+        })
+    }
+
+    /// Fills bytes with a pattern of 1, 2 or 4 bytes, beginning at the slice's first byte.
+    pub fn buffer_fill(&self, stream: u64, dst: Slice, pattern: u32, pattern_size: u32) -> Result {
+        if !matches!(pattern_size, 1 | 2 | 4) {
+            let why = format_args!("a pattern has 1, 2 or 4 bytes, not {pattern_size}");
+            return Err(Error::misuse(Code::InvalidArgument, "pattern_size", why));
+        }
+        let (to, slot, name) = {
+            let mut core = self.lock();
+            let to = core.resolve(dst, "dst.buffer", "dst.size")?;
+            core.with_memory(to.block, "dst.buffer")?;
+            core.not_held(&[write_of(to)], "dst")?;
+            (to, core.streams.slot_of(stream), core.names.fill.clone())
+        };
+        if to.start == to.end {
+            return Ok(());
+        }
+        let pattern = pattern.to_le_bytes();
+        let byte_at = |at: u64| pattern[((at - to.start) % u64::from(pattern_size)) as usize];
+        // Vulkan fills multiples of four at multiples of four; ragged ends are copied.
+        let middle =
+            (to.start.next_multiple_of(4).min(to.end), (to.end & !3).max(to.start.next_multiple_of(4)).min(to.end));
+        let middle = if middle.0 < middle.1 { middle } else { (to.end, to.end) };
+        let ends: Vec<u8> = (to.start..middle.0).chain(middle.1..to.end).map(byte_at).collect();
+        let word = u32::from_le_bytes(std::array::from_fn(|i| byte_at(middle.0 + i as u64)));
+        let staged = if ends.is_empty() { None } else { Some(self.stage(slot, to, &ends, false)?) };
+        let result = self.enqueue_on(slot, |core, backend| {
+            core.memory.buffers.check(dst.buffer, "dst.buffer")?;
+            let uses = [write_of(to)];
+            core.not_held(&uses, "dst")?;
+            let work = core.work("tg_buffer_fill", &name, stream);
+            core.write_step(slot, &work, &uses, |core, need| {
+                let place = core.place_of(to)?;
+                let for_host = core.for_host(to.block);
+                let staged = staged.clone().transpose()?;
+                let Core { memory, streams, staging, .. } = core;
+                let page = memory.pages.page(place.page).clone();
+                let mark = streams.record(backend, slot, need, for_host, |recording| {
+                    if middle.0 < middle.1 {
+                        let at = Binding { page: &*page, offset: place.offset + middle.0, size: middle.1 - middle.0 };
+                        backend.fill(recording, at, word);
+                    }
+                    if let Some(staged) = staged {
+                        let from = memory.pages.page(staged.page);
+                        let head = middle.0 - to.start;
+                        for (start, end, skip) in [(to.start, middle.0, 0), (middle.1, to.end, head)] {
+                            if start < end {
+                                let size = end - start;
+                                let at = Binding { page: &*page, offset: place.offset + start, size };
+                                backend.copy(
+                                    recording,
+                                    at,
+                                    Binding { page: &**from, offset: staged.offset + skip, size },
+                                );
+                            }
+                        }
+                    }
+                    Ok(())
+                })?;
+                staging.extend(staged.map(|staged| (mark.point, staged)));
+                Ok(mark)
+            })
+        });
+        if let Some(staged) = staged {
+            self.unstage(staged, &result);
+        }
+        result
+    }
+}
+
+fn write_of(bytes: Bytes) -> Use {
+    Use { bytes, access: Access::Write }
+}
+
+impl<B: Backend> Core<B> {
+    /// Sizes given twice must agree.
+    fn sized(&self, field: &'static str, given: usize, bytes: Bytes) -> Result {
+        let size = bytes.end - bytes.start;
+        if given as u64 != size {
+            let why = format_args!("{given} bytes were given for a slice of {size} bytes");
+            return Err(Error::misuse(Code::InvalidArgument, field, why));
+        }
+        Ok(())
+    }
+
+    /// A token has no memory of ours to move bytes to or from.
+    pub(super) fn with_memory(&self, block: BlockKey, field: &'static str) -> Result {
+        let token =
+            self.memory.blocks.get(block).is_some_and(|block| block.place.is_none() && block.claims.is_allocated());
+        if token {
+            return Err(Error::misuse(Code::InvalidArgument, field, format_args!("a token has no memory of ours")));
+        }
+        Ok(())
+    }
+
+    fn private_block(&mut self, size: u64) -> BlockKey {
+        let name = Name { noun: "buffer", serial: 0, label: self.names.none.clone() };
+        let claims = self.failures.new_block(name, size, true, None);
+        self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None })
+    }
+
+    /// Where bytes that are about to be used lie.
+    pub(super) fn place_of(&self, bytes: Bytes) -> std::result::Result<Place, Fault> {
+        let place = self.memory.blocks.get(bytes.block).and_then(|block| block.place);
+        place.ok_or_else(|| Fault::new(Code::Internal, "bytes without a place"))
+    }
+
+    /// Whether the host may read the block's memory directly.
+    pub(super) fn for_host(&self, block: BlockKey) -> bool {
+        let place = self.memory.blocks.get(block).and_then(|block| block.place);
+        place.is_some_and(|place| self.memory.pages.purpose(place.page).kind() != MemoryKind::Device)
+    }
+
+    /// Work that writes: lost, flushed for, skipped, or recorded, and then marked.
+    fn write_step(
+        &mut self,
+        slot: u32,
+        work: &Work<'_>,
+        uses: &[Use],
+        record: impl FnOnce(&mut Self, &Need) -> std::result::Result<Mark, Fault>,
+    ) -> Result<Turn<()>> {
+        if let Some(error) = self.fail_lost(uses) {
+            return Err(error);
+        }
+        let need = self.need(slot, uses);
+        if !need.flush.is_empty() {
+            return Ok(Turn::Flush(need.flush));
+        }
+        self.enter_or_skip(work, uses).map_err(Error::Skipped)?;
+        let result = self.write_scope(work, uses, |core| {
+            let mark = record(core, &need)?;
+            core.mark(uses, mark);
+            Ok(Some(mark.point))
+        });
+        self.settle_discarded(slot);
+        result.map(Turn::Done)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn record_copy(
+        &mut self,
+        backend: &B,
+        slot: u32,
+        need: &Need,
+        for_host: bool,
+        to: (Place, u64),
+        from: (Place, u64),
+        size: u64,
+    ) -> std::result::Result<Mark, Fault> {
+        let Core { memory, streams, .. } = self;
+        let (to_page, from_page) = (memory.pages.page(to.0.page), memory.pages.page(from.0.page));
+        streams.record(backend, slot, need, for_host, |recording| {
+            let to = Binding { page: &**to_page, offset: to.0.offset + to.1, size };
+            let from = Binding { page: &**from_page, offset: from.0.offset + from.1, size };
+            backend.copy(recording, to, from);
+            Ok(())
+        })
+    }
+
+    /// Bytes the slot may still stage before its own earlier staging has to be over.
+    fn staging_room(&self, slot: u32) -> u64 {
+        let used: u64 = self.staging.iter().filter(|(point, _)| point.slot == slot).map(|(_, place)| place.size).sum();
+        self.settings.staging_size.saturating_sub(used)
+    }
+
+    fn oldest_staging(&self, slot: u32) -> Option<Point> {
+        self.staging.iter().find(|(point, _)| point.slot == slot).map(|(point, _)| *point)
+    }
+}

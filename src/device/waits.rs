@@ -1,0 +1,202 @@
+//! Flushing and waiting. A wait never holds the lock and never outlives its timeout.
+
+use super::{Core, Device, FOREVER};
+use crate::code::Code;
+use crate::error::{Error, Fault, Result, Roots};
+use crate::failure::{FailureStore, Point};
+use crate::stream::Backend;
+use smallvec::SmallVec;
+use std::time::{Duration, Instant};
+
+/// The longest single wait of the driver's: a loss that it does not signal is noticed in between.
+const STEP: Duration = Duration::from_millis(100);
+
+/// When a wait is over.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(super) fn after(timeout_ns: u64) -> Deadline {
+        Deadline(match timeout_ns {
+            FOREVER => None,
+            ns => Instant::now().checked_add(Duration::from_nanos(ns)),
+        })
+    }
+
+    fn left(self) -> Duration {
+        self.0.map_or(STEP, |end| end.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl<B: Backend> Device<B> {
+    /// Submits what the stream recorded. Fails if the device refused it; the bytes are claimed then.
+    pub fn stream_flush(&self, stream: u64) -> Result {
+        let slot = self.lock().streams.slot_of(stream);
+        self.usable()?;
+        self.flush_slot(slot)
+    }
+
+    /// Waits for everything enqueued on the stream.
+    pub fn stream_wait(&self, stream: u64, timeout_ns: u64) -> Result {
+        let deadline = Deadline::after(timeout_ns);
+        let slot = self.lock().streams.slot_of(stream);
+        self.usable()?;
+        let refused = self.flush_slot(slot);
+        let last = self.lock().streams.last(slot);
+        if let Some(point) = last {
+            self.wait_for(point, deadline)?;
+        }
+        refused
+    }
+
+    /// Waits for everything enqueued on any stream.
+    pub fn wait(&self, timeout_ns: u64) -> Result {
+        let deadline = Deadline::after(timeout_ns);
+        self.usable()?;
+        let slots = self.lock().streams.slots();
+        let mut refused = Ok(());
+        for slot in &slots {
+            refused = refused.and(self.flush_slot(*slot));
+        }
+        for slot in slots {
+            let last = self.lock().streams.last(slot);
+            if let Some(point) = last {
+                self.wait_for(point, deadline)?;
+            }
+        }
+        refused
+    }
+
+    /// The device can be used, or why not.
+    pub fn status(&self) -> Result {
+        self.usable()
+    }
+
+    pub(super) fn usable(&self) -> Result {
+        match self.lock().failures.loss_fault() {
+            Some((fault, roots)) => Err(Error::Failed(Box::new(fault), roots)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until a batch is over, in steps.
+    pub(super) fn wait_for(&self, point: Point, deadline: Deadline) -> Result {
+        loop {
+            let target = {
+                let mut core = self.lock();
+                let answer = core.refresh(&self.backend);
+                let target = core.streams.waitable(point);
+                self.unlock_and_log(core);
+                if let Err(fault) = answer {
+                    return Err(self.named(fault));
+                }
+                target
+            };
+            let Some(target) = target else { return Ok(()) };
+            let left = deadline.left();
+            if !self.wait_once(target, left.min(STEP))? && left.is_zero() {
+                return Err(Error::Timeout);
+            }
+        }
+    }
+
+    fn wait_once(&self, point: Point, time: Duration) -> Result<bool> {
+        match self.backend.wait(point, time.as_nanos() as u64) {
+            Ok(reached) => Ok(reached),
+            Err(fault) if fault.code == Code::DeviceLost => {
+                self.with(|core| core.lost(fault.clone()));
+                Err(self.named(fault))
+            }
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// A fault with the loss's root, if it is a loss.
+    fn named(&self, fault: Fault) -> Error {
+        let roots = match self.lock().failures.loss_fault() {
+            Some((_, roots)) if fault.code == Code::DeviceLost => roots,
+            _ => Roots::default(),
+        };
+        Error::Failed(Box::new(fault), roots)
+    }
+
+    /// Waits until any batch in flight is over: there is room for more work then.
+    pub(super) fn wait_for_some(&self) -> Result {
+        let points: SmallVec<[Point; 16]> = {
+            let core = self.lock();
+            core.streams.slots().iter().filter_map(|slot| core.streams.last(*slot)).collect()
+        };
+        match points.first() {
+            Some(point) => self.wait_once(*point, STEP).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the work in flight, then frees everything; with `Timeout`, nothing changed.
+    pub fn close(&self, timeout_ns: u64) -> Result {
+        match self.wait(timeout_ns) {
+            Err(Error::Timeout) => return Err(Error::Timeout),
+            // A lost or refusing device has nothing left to wait for.
+            Ok(()) | Err(_) => {}
+        }
+        let mut core = self.lock();
+        let alive: Vec<String> = core
+            .memory
+            .buffers
+            .iter()
+            .map(|(handle, _)| format!("buffer \"{}\"", core.memory.label(handle)))
+            .chain(core.kernels.iter().map(|(_, kernel)| format!("kernel \"{}\"", kernel.name.label)))
+            .chain(core.scopes.iter().map(|_| "an open scope".to_owned()))
+            .collect();
+        core.destroy_all(&self.backend);
+        self.unlock_and_log(core);
+        if !alive.is_empty() {
+            let tell = || {
+                tracing::warn!(target: "tidegate", code = 0, failure = 0u64, "alive when the device was destroyed: {}", alive.join(", "));
+            };
+            match &self.dispatch {
+                Some(dispatch) => tracing::dispatcher::with_default(dispatch, tell),
+                None => tell(),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B: Backend> Core<B> {
+    pub(super) fn destroy_all(&mut self, backend: &B) {
+        self.streams.abandon(backend);
+        let scopes: Vec<_> = self.scopes.iter().map(|(handle, scope)| (handle, *scope)).collect();
+        for (handle, scope) in scopes {
+            self.scopes.remove(handle);
+            self.exit_write(scope, Some(Fault::new(Code::TornDown, "the device was destroyed")));
+        }
+        let _ = self.refresh(backend);
+        let buffers: Vec<_> = self.memory.buffers.iter().map(|(handle, buffer)| (handle, buffer.block)).collect();
+        for (handle, block) in buffers {
+            self.memory.buffers.remove(handle);
+            self.forget(block);
+        }
+        let kernels: Vec<_> = self.kernels.iter().map(|(handle, _)| handle).collect();
+        for handle in kernels {
+            if let Some(kernel) = self.kernels.remove(handle) {
+                self.retire_kernel(kernel);
+            }
+        }
+        let left: Vec<_> = self.memory.blocks.keys().collect();
+        left.into_iter().for_each(|block| self.forget(block));
+        self.retired.clear();
+        self.failures.forget_loss();
+        self.memory.pages.trim(backend, |_| true);
+    }
+}
+
+impl<B: Backend> Drop for Device<B> {
+    fn drop(&mut self) {
+        // Whoever did not close it in time gets what closing would have freed, as far as nothing is running on it.
+        if let Err(Error::Timeout) = self.wait(STEP.as_nanos() as u64) {
+            return;
+        }
+        self.core.get_mut().destroy_all(&self.backend);
+    }
+}

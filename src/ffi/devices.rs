@@ -1,0 +1,99 @@
+//! The devices that are alive, by serial. A serial is never used again, so a handle that outlives its device can be
+//! told from every later one.
+
+use super::runtime::Device;
+use super::slices::tg_device;
+use crate::code::Code;
+use crate::error::{Error, Fault, Result};
+use crate::memory::{Handle, HandleKind};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+struct Devices {
+    alive: BTreeMap<u32, Arc<Device>>,
+    last: u32,
+}
+
+/// The lock is held for the look-up only, never during a call on a device.
+static DEVICES: RwLock<Devices> = RwLock::new(Devices { alive: BTreeMap::new(), last: 0 });
+
+/// The largest serial a handle has room for.
+const MOST: u32 = (1 << crate::memory::handle::FIELD_BITS) - 1;
+
+/// The handle of a device has no slot and no generation.
+fn handle(serial: u32) -> tg_device {
+    Handle::new(HandleKind::Device, serial, 0, 0).into()
+}
+
+/// The serial a handle claims to have, whether or not there is such a device.
+pub(super) fn serial(dev: tg_device) -> u32 {
+    Handle::from(dev).serial()
+}
+
+/// The device of a handle: null, wrong kind and stale are told apart, in this order. No device is foreign.
+pub(super) fn get(dev: tg_device) -> Result<Arc<Device>> {
+    let alive = by_serial(serial(dev)).filter(|_| handle(serial(dev)) == dev);
+    alive.ok_or_else(|| match Handle::from(dev) {
+        handle if handle.is_null() => Error::misuse(Code::NullHandle, "dev", format_args!("the handle is null")),
+        handle if handle.kind_bits() != HandleKind::Device as u8 => {
+            Error::misuse(Code::WrongKind, "dev", format_args!("the handle does not name a device"))
+        }
+        _ => stale(),
+    })
+}
+
+fn stale() -> Error {
+    Error::misuse(Code::StaleHandle, "dev", format_args!("the device was destroyed"))
+}
+
+/// The device of a serial, if it is alive.
+pub(super) fn by_serial(serial: u32) -> Option<Arc<Device>> {
+    DEVICES.read().alive.get(&serial).cloned()
+}
+
+/// Makes a device under a new serial. Nothing is locked meanwhile.
+pub(super) fn add(make: impl FnOnce(u32) -> Result<Device>) -> Result<tg_device> {
+    let serial = next_serial(&mut DEVICES.write().last)?;
+    let device = Arc::new(make(serial)?);
+    DEVICES.write().alive.insert(serial, device);
+    Ok(handle(serial))
+}
+
+fn next_serial(last: &mut u32) -> Result<u32> {
+    if *last == MOST {
+        let message = format!("this process made {MOST} devices; no serial is left");
+        return Err(Fault::new(Code::LimitExceeded, message).into());
+    }
+    *last += 1;
+    Ok(*last)
+}
+
+/// Forgets a device that was closed: of two threads that destroy it, one finds it gone.
+pub(super) fn remove(dev: tg_device) -> Result {
+    let removed = DEVICES.write().alive.remove(&serial(dev));
+    // The lock is gone by now: the last reference frees the device and runs the caller's finalizer.
+    removed.map(drop).ok_or_else(stale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serials_run_out_instead_of_coming_back() {
+        let mut last = MOST - 1;
+        assert_eq!(next_serial(&mut last), Ok(MOST));
+        assert_eq!(next_serial(&mut last).map_err(|error| error.code()), Err(Code::LimitExceeded));
+        assert_eq!(last, MOST);
+    }
+
+    #[test]
+    fn handles_are_checked_in_order() {
+        let code = |id| get(tg_device { id }).map(drop).map_err(|error| error.code());
+        assert_eq!(code(0), Err(Code::NullHandle));
+        assert_eq!(code(2 << 60), Err(Code::WrongKind));
+        assert_eq!(code(1 << 60 | 77 << 40), Err(Code::StaleHandle));
+        assert_eq!(code(1 << 60 | 77 << 40 | 1), Err(Code::StaleHandle));
+    }
+}

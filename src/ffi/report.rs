@@ -1,0 +1,459 @@
+//! Reports: made from the record of a thread or about slices, and read member by member.
+
+use super::boundary::{call, making};
+use super::devices;
+use super::record;
+use super::reports::{self, step_number};
+use super::results::tg_result;
+use super::slices::{slices, tg_device, tg_report, tg_slice};
+use super::strings::tg_str;
+use super::structs::{Info, Out, misuse, versioned};
+use crate::error::Result;
+use crate::failure::Report;
+
+/// What a report is about.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_camel_case_types)]
+pub struct tg_report_info {
+    /// sizeof(tg_report_info).
+    pub struct_size: usize,
+    /// The answer it explains; TG_OK when it explains none.
+    pub code: tg_result,
+    /// The VkResult behind the answer, or 0.
+    pub vk_result: i32,
+    /// The function that gave the answer; empty when the report was asked for directly.
+    pub function: tg_str,
+    /// Misuse: the parameter, or the member of its struct, as this header spells it. Otherwise empty.
+    pub field: tg_str,
+    /// What the answer says beyond its code.
+    pub message: tg_str,
+    /// The roots it lists; tg_report_failure gives each.
+    pub failure_count: usize,
+    /// The work it suspects of a loss; tg_report_suspect gives each.
+    pub suspect_count: usize,
+    /// At least this many roots that it does not list.
+    pub more: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// A root.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_camel_case_types)]
+pub struct tg_failure_info {
+    /// sizeof(tg_failure_info).
+    pub struct_size: usize,
+    /// Its id; a device never uses one again.
+    pub id: u64,
+    /// What happened: a failure (-100 and below).
+    pub code: tg_result,
+    /// The VkResult, or 0 where Vulkan had no part.
+    pub vk_result: i32,
+    /// The Vulkan function that returned it, or empty.
+    pub vk_function: tg_str,
+    /// The operation that failed: a function of this header, or a part of one.
+    pub operation: tg_str,
+    /// The kernel that failed or was to run, or empty.
+    pub kernel: tg_str,
+    /// The caller's name for the buffer, launch or scope, or empty.
+    pub label: tg_str,
+    /// What there is to say beyond the code: the validator's words, the size asked for, the caller's message.
+    pub message: tg_str,
+    /// The stream the work was for.
+    pub stream: u64,
+    /// The caller's number for it; for TG_ERROR_CALLER the caller's code.
+    pub tag: u64,
+    /// Bytes that it claims.
+    pub claimed_bytes: u64,
+    /// How often work was skipped on it.
+    pub skips: u64,
+    /// The ranges that it claims; tg_report_claim gives each.
+    pub claim_count: usize,
+    /// The steps of its path to what was asked about; tg_report_step gives each.
+    pub step_count: usize,
+}
+
+/// A range that a root claims.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_camel_case_types)]
+pub struct tg_claim_info {
+    /// sizeof(tg_claim_info).
+    pub struct_size: usize,
+    /// Which buffer of the device: the first one created is 1. The handle may be stale by now, so it is not given.
+    pub buffer: u64,
+    /// The first claimed byte.
+    pub offset: u64,
+    /// Claimed bytes.
+    pub size: u64,
+    /// The buffer's label, or "buffer N".
+    pub label: tg_str,
+}
+
+/// Work that needed the bytes did not run.
+pub const TG_STEP_SKIP: u32 = 1;
+/// A copy moved the claim with the bytes.
+pub const TG_STEP_COPY: u32 = 2;
+/// Work ran on bytes that were found to be bad later.
+pub const TG_STEP_RAN_ON_BAD_INPUT: u32 = 3;
+/// Steps are missing here: only the newest are kept.
+pub const TG_STEP_DROPPED: u32 = 4;
+
+/// A step of a path: how a failure came from some bytes to others.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_camel_case_types)]
+pub struct tg_step_info {
+    /// sizeof(tg_step_info).
+    pub struct_size: usize,
+    /// One of TG_STEP_*.
+    pub kind: u32,
+    /// 0.
+    pub reserved: u32,
+    /// How often exactly this happened; for TG_STEP_DROPPED, how many steps are missing.
+    pub count: u64,
+    /// Which work.
+    pub kernel: tg_str,
+    /// The buffer it needed.
+    pub needed: tg_str,
+    /// The buffers it was to produce.
+    pub produced: *const tg_str,
+    /// Elements of `produced`.
+    pub produced_count: usize,
+}
+
+/// Work that was in flight when a device was lost.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_camel_case_types)]
+pub struct tg_suspect_info {
+    /// sizeof(tg_suspect_info).
+    pub struct_size: usize,
+    /// Which work.
+    pub name: tg_str,
+}
+
+versioned!(
+    tg_report_info to code,
+    tg_failure_info to id,
+    tg_claim_info to buffer,
+    tg_step_info to kind,
+    tg_suspect_info to name,
+);
+
+/// Makes a report on the last answer that this thread got from any function and that was neither TG_OK, TG_TIMEOUT,
+/// TG_NOT_READY nor TG_INCOMPLETE.
+///
+/// Works before there is a device, and after it. When there was no such answer, the report has the code TG_OK and no
+/// roots. Roots that nothing carries any more are not listed.
+///
+/// \param out The report; the caller releases it. The null handle unless TG_OK is returned. Must not be NULL.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_LIMIT_EXCEEDED when a million reports are not released;
+///          TG_ERROR_OUT_OF_HOST_MEMORY.
+/// \threadsafety Any thread; each has its own last answer.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_last_report(out: *mut tg_report) -> tg_result {
+    call("tg_last_report", || {
+        // SAFETY: the header asks for NULL or a writable handle.
+        let out = unsafe { Out::new(out, "out") }?.preset(tg_report::NULL);
+        out.set(reports::add(on_record())?);
+        Ok(())
+    })
+}
+
+/// The report of what this thread has on record.
+fn on_record() -> Report {
+    let told = record::last();
+    let device = if told.roots.ids.is_empty() { None } else { devices::by_serial(told.device) };
+    let mut report = device.map_or_else(
+        || Report {
+            function: String::new(),
+            field: String::new(),
+            code: told.code,
+            vk_result: 0,
+            message: String::new(),
+            failures: Vec::new(),
+            more: told.roots.ids.len() as u32 + told.roots.more,
+            suspects: Vec::new(),
+        },
+        |device| device.report_roots(&told.roots),
+    );
+    told.function.clone_into(&mut report.function);
+    told.field.clone_into(&mut report.field);
+    report.code = told.code;
+    report.vk_result = told.vk_result;
+    report.message = match (told.vk_function, told.message.as_str()) {
+        ("", "") => told.code.meaning().to_owned(),
+        ("", message) => message.to_owned(),
+        (vk_function, message) => format!("{vk_function}: {message}"),
+    };
+    report
+}
+
+/// Makes a report on the roots that claim any of some bytes, with their paths to them, as far as is known without
+/// waiting.
+///
+/// \param dev The device.
+/// \param slices The bytes; may be NULL when count is 0.
+/// \param count Elements of slices.
+/// \param out The report; the caller releases it. The null handle unless TG_OK is returned. Must not be NULL.
+/// \returns TG_OK, claimed or not; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer;
+///          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
+///          TG_ERROR_LIMIT_EXCEEDED when a million reports are not released; TG_ERROR_OUT_OF_HOST_MEMORY.
+/// \threadsafety Any thread.
+/// \claims Nothing. Releases nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_slices(
+    dev: tg_device,
+    slices: *const tg_slice,
+    count: usize,
+    out: *mut tg_report,
+) -> tg_result {
+    // SAFETY: the header asks for NULL or a writable handle, and for an array of `count` elements.
+    unsafe {
+        making("tg_report_slices", dev, out, tg_report::NULL, |device| {
+            let report = device.report_slices(self::slices(slices, count)?)?;
+            Ok((reports::add(report)?, Ok(())))
+        })
+    }
+}
+
+/// Tells what a report is about, and how much is in it.
+///
+/// \param report The report.
+/// \param out Filled on TG_OK, up to its struct_size.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+///          TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_get_info(report: tg_report, out: *mut tg_report_info) -> tg_result {
+    call("tg_report_get_info", || {
+        let kept = reports::get(report)?;
+        // SAFETY: the header asks for NULL or a struct that begins with its size.
+        let out = unsafe { Info::new(out, "out") }?;
+        let report = kept.report();
+        out.fill(tg_report_info {
+            struct_size: 0,
+            code: report.code as tg_result,
+            vk_result: report.vk_result,
+            function: kept.function.borrow(),
+            field: kept.field.borrow(),
+            message: kept.message.borrow(),
+            failure_count: report.failures.len(),
+            suspect_count: report.suspects.len(),
+            more: report.more,
+            reserved: 0,
+        });
+        Ok(())
+    })
+}
+
+/// Counts the roots that a report lists.
+///
+/// \param report The report.
+/// \param out The count. Written on TG_OK only. Must not be NULL.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+///          TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_failure_count(report: tg_report, out: *mut usize) -> tg_result {
+    call("tg_report_failure_count", || {
+        let kept = reports::get(report)?;
+        // SAFETY: the header asks for NULL or a writable size_t.
+        let out = unsafe { Out::new(out, "out") }?;
+        out.set(kept.report().failures.len());
+        Ok(())
+    })
+}
+
+/// Tells one of the roots of a report, oldest first.
+///
+/// \param report The report.
+/// \param index Which, from 0 to the count less 1.
+/// \param out Filled on TG_OK, up to its struct_size; its strings are borrowed until tg_report_release.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for an index beyond the count; TG_ERROR_NULL_HANDLE,
+///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_failure(report: tg_report, index: usize, out: *mut tg_failure_info) -> tg_result {
+    call("tg_report_failure", || {
+        let kept = reports::get(report)?;
+        // SAFETY: the header asks for NULL or a struct that begins with its size.
+        let out = unsafe { Info::new(out, "out") }?;
+        let failure = at(&kept.report().failures, index, "index")?;
+        let strings = at(&kept.failures, index, "index")?;
+        out.fill(tg_failure_info {
+            struct_size: 0,
+            id: failure.id,
+            code: failure.code as tg_result,
+            vk_result: failure.vk_result,
+            vk_function: strings.vk_function.borrow(),
+            operation: strings.operation.borrow(),
+            kernel: strings.kernel.borrow(),
+            label: strings.label.borrow(),
+            message: strings.message.borrow(),
+            stream: failure.stream,
+            tag: failure.tag,
+            claimed_bytes: failure.claimed_bytes,
+            skips: failure.skips,
+            claim_count: failure.claims.len(),
+            step_count: failure.path.len(),
+        });
+        Ok(())
+    })
+}
+
+/// Tells one of the ranges that a root of a report claims, in the order of the buffers' creation.
+///
+/// \param report The report.
+/// \param failure_index Which root, from 0 to the count less 1.
+/// \param claim_index Which range, from 0 to the root's claim_count less 1.
+/// \param out Filled on TG_OK, up to its struct_size; its strings are borrowed until tg_report_release.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for an index beyond its count; TG_ERROR_NULL_HANDLE,
+///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_claim(
+    report: tg_report,
+    failure_index: usize,
+    claim_index: usize,
+    out: *mut tg_claim_info,
+) -> tg_result {
+    call("tg_report_claim", || {
+        let kept = reports::get(report)?;
+        // SAFETY: the header asks for NULL or a struct that begins with its size.
+        let out = unsafe { Info::new(out, "out") }?;
+        let claim =
+            at(&at(&kept.report().failures, failure_index, "failure_index")?.claims, claim_index, "claim_index")?;
+        let label = at(&at(&kept.failures, failure_index, "failure_index")?.claims, claim_index, "claim_index")?;
+        out.fill(tg_claim_info {
+            struct_size: 0,
+            buffer: claim.buffer,
+            offset: claim.offset,
+            size: claim.size,
+            label: label.borrow(),
+        });
+        Ok(())
+    })
+}
+
+/// Tells one of the steps from a root of a report to what was asked about, from the root down.
+///
+/// \param report The report.
+/// \param failure_index Which root, from 0 to the count less 1.
+/// \param step_index Which step, from 0 to the root's step_count less 1.
+/// \param out Filled on TG_OK, up to its struct_size; its strings are borrowed until tg_report_release.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for an index beyond its count; TG_ERROR_NULL_HANDLE,
+///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_step(
+    report: tg_report,
+    failure_index: usize,
+    step_index: usize,
+    out: *mut tg_step_info,
+) -> tg_result {
+    call("tg_report_step", || {
+        let kept = reports::get(report)?;
+        // SAFETY: the header asks for NULL or a struct that begins with its size.
+        let out = unsafe { Info::new(out, "out") }?;
+        let step = at(&at(&kept.report().failures, failure_index, "failure_index")?.path, step_index, "step_index")?;
+        let strings = at(&at(&kept.failures, failure_index, "failure_index")?.path, step_index, "step_index")?;
+        let produced = strings.produced();
+        out.fill(tg_step_info {
+            struct_size: 0,
+            kind: step_number(step.kind),
+            reserved: 0,
+            count: step.count,
+            kernel: strings.kernel.borrow(),
+            needed: strings.needed.borrow(),
+            produced: produced.as_ptr(),
+            produced_count: produced.len(),
+        });
+        Ok(())
+    })
+}
+
+/// Tells one of the pieces of work that were in flight when the device was lost, in their order.
+///
+/// \param report The report.
+/// \param index Which, from 0 to the report's suspect_count less 1.
+/// \param out Filled on TG_OK, up to its struct_size; its strings are borrowed until tg_report_release.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for an index beyond the count; TG_ERROR_NULL_HANDLE,
+///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_suspect(report: tg_report, index: usize, out: *mut tg_suspect_info) -> tg_result {
+    call("tg_report_suspect", || {
+        let kept = reports::get(report)?;
+        // SAFETY: the header asks for NULL or a struct that begins with its size.
+        let out = unsafe { Info::new(out, "out") }?;
+        out.fill(tg_suspect_info { struct_size: 0, name: at(&kept.suspects, index, "index")?.borrow() });
+        Ok(())
+    })
+}
+
+/// Renders a report for a person.
+///
+/// \param report The report.
+/// \param out The text, several lines; borrowed until tg_report_release. Written on TG_OK only. Must not be NULL.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+///          TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_text(report: tg_report, out: *mut tg_str) -> tg_result {
+    call("tg_report_text", || {
+        let kept = reports::get(report)?;
+        // SAFETY: the header asks for NULL or a writable string.
+        let out = unsafe { Out::new(out, "out") }?;
+        out.set(kept.text());
+        Ok(())
+    })
+}
+
+/// Renders a report for a program, as JSON.
+///
+/// \param report The report.
+/// \param out The JSON; borrowed until tg_report_release. Written on TG_OK only. Must not be NULL.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+///          TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_report_json(report: tg_report, out: *mut tg_str) -> tg_result {
+    call("tg_report_json", || {
+        let kept = reports::get(report)?;
+        // SAFETY: the header asks for NULL or a writable string.
+        let out = unsafe { Out::new(out, "out") }?;
+        out.set(kept.json());
+        Ok(())
+    })
+}
+
+/// Lets go of a report; every string borrowed from it is gone.
+///
+/// \param report The report; the null handle is fine and does nothing.
+/// \returns TG_OK; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread, while no other uses strings borrowed from it.
+/// \claims Nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn tg_report_release(report: tg_report) -> tg_result {
+    call("tg_report_release", || match report {
+        tg_report::NULL => Ok(()),
+        report => reports::remove(report),
+    })
+}
+
+fn at<'a, T>(list: &'a [T], index: usize, field: &'static str) -> Result<&'a T> {
+    list.get(index).ok_or_else(|| misuse(field, format_args!("{index} is not below the count, {}", list.len())))
+}

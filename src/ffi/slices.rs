@@ -1,0 +1,260 @@
+//! Handles, slices and uses as C sees them, and their Rust forms.
+
+use super::handles::handles;
+use super::structs::{array, misuse, out_of_host_memory, reserved};
+use crate::device::{Handle, Slice, SliceUse};
+use crate::error::{Error, Result};
+use crate::failure::Access;
+use smallvec::SmallVec;
+
+handles! { tg_device; tg_buffer; tg_kernel; tg_scope; tg_report; }
+
+/// A device: one Vulkan device, its streams, its memory and its failures.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_device {
+    /// The handle as a number; 0 is the null handle.
+    pub id: u64,
+}
+
+/// A buffer: bytes of the device, allocated or not, or a token. Belongs to one device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_buffer {
+    /// The handle as a number; 0 is the null handle.
+    pub id: u64,
+}
+
+/// A kernel: a compiled shader, or a broken one. Belongs to one device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_kernel {
+    /// The handle as a number; 0 is the null handle.
+    pub id: u64,
+}
+
+/// An open write scope. Belongs to one device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_scope {
+    /// The handle as a number; 0 is the null handle.
+    pub id: u64,
+}
+
+/// A report: an immutable snapshot of roots and paths. It belongs to the library and outlives its device. Every
+/// string from it is borrowed until tg_report_release.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_report {
+    /// The handle as a number; 0 is the null handle.
+    pub id: u64,
+}
+
+/// The unit of every read, write and claim: some bytes of a buffer. Never grows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_slice {
+    /// Whose bytes.
+    pub buffer: tg_buffer,
+    /// The first byte, counted from the start of the buffer.
+    pub offset: u64,
+    /// How many bytes; TG_WHOLE_SIZE: to the end of the buffer.
+    pub size: u64,
+}
+
+/// As a slice's size: to the end of the buffer.
+pub const TG_WHOLE_SIZE: u64 = u64::MAX;
+
+/// A slice, and what a piece of work does to its bytes. Never grows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_use {
+    /// Which bytes.
+    pub slice: tg_slice,
+    /// One of TG_ACCESS_*.
+    pub access: u32,
+    /// Must be 0.
+    pub reserved: u32,
+}
+
+/// What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+pub const TG_ACCESS_AUTO: u32 = 0;
+/// Bound, but not touched: not tracked.
+pub const TG_ACCESS_NONE: u32 = 1;
+/// Only read. Claims on the bytes skip the work.
+pub const TG_ACCESS_READ: u32 = 2;
+/// Every byte is written and none is read. Success releases the bytes.
+pub const TG_ACCESS_WRITE: u32 = 3;
+/// Some bytes may be written. Claims on the bytes skip the work, and success releases nothing.
+pub const TG_ACCESS_MAY_WRITE: u32 = 4;
+/// Read, and then written. Claims on the bytes skip the work.
+pub const TG_ACCESS_READ_WRITE: u32 = 5;
+
+/// A claimed range: these bytes were to be written by work that did not succeed. Never grows.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_claim {
+    /// The claimed bytes. The size is never TG_WHOLE_SIZE.
+    pub slice: tg_slice,
+    /// The id of the oldest root that claims them.
+    pub failure: u64,
+    /// How many roots claim them; at least 1.
+    pub failure_count: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+impl From<tg_slice> for Slice {
+    fn from(slice: tg_slice) -> Slice {
+        Slice { buffer: slice.buffer.into(), offset: slice.offset, size: slice.size }
+    }
+}
+
+impl tg_claim {
+    /// A claim on bytes of `buffer`.
+    pub(super) fn new(buffer: Handle, claim: &crate::device::Claim) -> tg_claim {
+        tg_claim {
+            slice: tg_slice { buffer: buffer.into(), offset: claim.offset, size: claim.size },
+            failure: claim.failure,
+            failure_count: claim.failures,
+            reserved: 0,
+        }
+    }
+}
+
+/// An array of slices, as it lies.
+///
+/// # Safety
+/// As [`array`].
+pub(super) unsafe fn slices<'a>(at: *const tg_slice, count: usize) -> Result<&'a [Slice]> {
+    const _: () = {
+        assert!(size_of::<tg_slice>() == size_of::<Slice>() && align_of::<tg_slice>() == align_of::<Slice>());
+        assert!(std::mem::offset_of!(tg_slice, buffer) == std::mem::offset_of!(Slice, buffer));
+        assert!(std::mem::offset_of!(tg_slice, offset) == std::mem::offset_of!(Slice, offset));
+        assert!(std::mem::offset_of!(tg_slice, size) == std::mem::offset_of!(Slice, size));
+    };
+    // SAFETY: the same contract; the two types are laid out alike, as checked above.
+    unsafe { array(at.cast::<Slice>(), count, "slices") }
+}
+
+/// Uses, most often few enough to need no allocation.
+pub(super) type Uses = SmallVec<[SliceUse; 16]>;
+
+/// The names of a struct's array of uses and of what can be wrong in it.
+pub(super) struct UseFields {
+    /// The array.
+    pub(super) array: &'static str,
+    /// The access of an element.
+    pub(super) access: &'static str,
+    /// The reserved member of an element.
+    pub(super) reserved: &'static str,
+    /// Whether TG_ACCESS_AUTO is an access: there is a kernel to ask.
+    pub(super) auto: bool,
+}
+
+/// An array of uses.
+///
+/// # Safety
+/// As [`array`].
+pub(super) unsafe fn uses(at: *const tg_use, count: usize, fields: &UseFields) -> Result<Uses> {
+    // SAFETY: the same contract.
+    let given = unsafe { array(at, count, fields.array) }?;
+    let mut uses = Uses::new();
+    uses.try_reserve(given.len()).map_err(|_| out_of_host_memory("the uses"))?;
+    for (index, one) in given.iter().enumerate() {
+        reserved(one.reserved)
+            .map_err(|_| misuse(fields.reserved, format_args!("element {index}: reserved members must be zero")))?;
+        let access = match access(one.access) {
+            Some(None) if !fields.auto => None,
+            known => known,
+        };
+        let access = access.ok_or_else(|| {
+            misuse(fields.access, format_args!("element {index}: {} is no access that can stand here", one.access))
+        })?;
+        uses.push(SliceUse { slice: one.slice.into(), access });
+    }
+    Ok(uses)
+}
+
+/// The access of a number: `Some(None)` for TG_ACCESS_AUTO, `None` for a number that is no access.
+pub(super) fn access(number: u32) -> Option<Option<Access>> {
+    Some(match number {
+        TG_ACCESS_AUTO => None,
+        TG_ACCESS_NONE => Some(Access::None),
+        TG_ACCESS_READ => Some(Access::Read),
+        TG_ACCESS_WRITE => Some(Access::Write),
+        TG_ACCESS_MAY_WRITE => Some(Access::MayWrite),
+        TG_ACCESS_READ_WRITE => Some(Access::ReadWrite),
+        _ => return None,
+    })
+}
+
+/// The number of an access.
+pub(super) fn access_number(access: Access) -> u32 {
+    match access {
+        Access::None => TG_ACCESS_NONE,
+        Access::Read => TG_ACCESS_READ,
+        Access::Write => TG_ACCESS_WRITE,
+        Access::MayWrite => TG_ACCESS_MAY_WRITE,
+        Access::ReadWrite => TG_ACCESS_READ_WRITE,
+    }
+}
+
+/// The bytes a pointer and a size of the caller's name.
+///
+/// # Safety
+/// As [`array`].
+pub(super) unsafe fn bytes<'a>(at: *const std::ffi::c_void, size: usize, field: &'static str) -> Result<&'a [u8]> {
+    // SAFETY: the same contract.
+    unsafe { array(at.cast::<u8>(), size, field) }
+}
+
+/// A list by two calls: no array and no room asks for the count, too little room is TG_INCOMPLETE.
+pub(super) fn listed(total: usize, room: usize) -> Result {
+    match room {
+        0 => Ok(()),
+        _ if room < total => Err(Error::Incomplete),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_access_has_one_number() {
+        for number in TG_ACCESS_NONE..=TG_ACCESS_READ_WRITE {
+            assert_eq!(access(number).flatten().map(access_number), Some(number));
+        }
+        assert_eq!(access(TG_ACCESS_AUTO), Some(None));
+        assert_eq!(access(TG_ACCESS_READ_WRITE + 1), None);
+        assert_eq!(access(u32::MAX), None);
+    }
+
+    #[test]
+    fn uses_name_what_is_wrong_with_them() {
+        let slice = tg_slice { buffer: tg_buffer { id: 1 }, offset: 2, size: 3 };
+        let fields = UseFields { array: "uses", access: "uses.access", reserved: "uses.reserved", auto: false };
+        let field = |access, reserved| {
+            let one = [tg_use { slice, access, reserved }];
+            // SAFETY: the array is readable.
+            match unsafe { uses(one.as_ptr(), 1, &fields) } {
+                Err(Error::Misuse(misuse)) => misuse.field,
+                _ => "",
+            }
+        };
+        assert_eq!(field(TG_ACCESS_READ, 0), "");
+        assert_eq!(field(TG_ACCESS_READ, 1), "uses.reserved");
+        assert_eq!(field(TG_ACCESS_AUTO, 0), "uses.access");
+        assert_eq!(field(99, 0), "uses.access");
+    }
+}

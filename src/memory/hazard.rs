@@ -1,0 +1,66 @@
+//! Hazards: who last wrote each byte of memory, and who read it since.
+//!
+//! Kept per byte range, with the memory and not with the buffer: work on memory that a destroyed buffer left behind is
+//! just one more thing a new buffer's first write comes after (R17).
+
+use crate::failure::{IntervalMap, Point, Uncounted};
+use smallvec::SmallVec;
+
+/// One piece of work of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its slot and batch.
+    pub point: Point,
+    /// Its number in its slot, counted over all batches.
+    pub sequence: u64,
+}
+
+/// Who has to be waited for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hazard {
+    /// The last work that wrote the bytes.
+    pub writer: Option<Mark>,
+    /// The work that read them since, the latest of each slot.
+    pub readers: SmallVec<[Mark; 2]>,
+}
+
+/// The hazards of a block, or of what freed blocks left in a page.
+pub type Hazards = IntervalMap<Hazard>;
+
+/// Calls `see` with everything that has to be over before bytes are read, or written.
+pub fn conflicts(hazards: &Hazards, start: u64, end: u64, writes: bool, mut see: impl FnMut(Mark)) {
+    hazards.visit(start, end, |_, _, hazard| {
+        if let Some(writer) = hazard.writer {
+            see(writer);
+        }
+        if writes {
+            hazard.readers.iter().for_each(|reader| see(*reader));
+        }
+    });
+}
+
+/// Records that `mark` reads, or writes, the bytes.
+pub fn record(hazards: &mut Hazards, start: u64, end: u64, writes: bool, mark: Mark) {
+    hazards.update(start, end, &mut Uncounted, |_, _, _, old| {
+        let mut hazard = old.unwrap_or_default();
+        if writes {
+            hazard.writer = Some(mark);
+            hazard.readers.clear();
+        } else if let Some(reader) = hazard.readers.iter_mut().find(|reader| reader.point.slot == mark.point.slot) {
+            *reader = mark;
+        } else {
+            hazard.readers.push(mark);
+        }
+        Some(hazard)
+    });
+}
+
+/// Moves the hazards of `start..end` to another map, `to` being where `start` goes.
+pub fn transfer(from: &mut Hazards, start: u64, end: u64, into: &mut Hazards, to: u64) {
+    from.update(start, end, &mut Uncounted, |_, s, e, old| {
+        if let Some(hazard) = old {
+            into.set(to + (s - start), to + (e - start), hazard, &mut Uncounted);
+        }
+        None
+    });
+}

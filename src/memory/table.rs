@@ -1,0 +1,104 @@
+//! The buffers of a device by handle, and the blocks behind them by key.
+
+use super::handle::{Handle, HandleKind, HandleTable};
+use super::hazard::{Hazards, Mark};
+use super::pages::{PageLimits, Pages, Place, Purpose};
+use super::source::PageSource;
+use crate::error::Fault;
+use crate::failure::{BlockKey, Blocks, Claims};
+use slotmap::SlotMap;
+
+/// What backs one buffer: its claims, and where its bytes are.
+pub struct Block {
+    /// Which of its bytes can be trusted.
+    pub claims: Claims,
+    /// What is running on them.
+    pub hazards: Hazards,
+    /// Where they are; nothing for tokens and while unallocated.
+    pub place: Option<Place>,
+}
+
+/// A buffer.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// What backs it.
+    pub block: BlockKey,
+    /// Bytes.
+    pub size: u64,
+    /// Where its bytes are to lie; nothing for tokens.
+    pub purpose: Option<Purpose>,
+    /// The stream it was created on.
+    pub stream: u64,
+    /// The caller's number.
+    pub tag: u64,
+}
+
+/// Buffers, blocks and pages.
+pub struct Memory<S: PageSource> {
+    /// By handle.
+    pub buffers: HandleTable<Buffer>,
+    /// By key.
+    pub blocks: SlotMap<BlockKey, Block>,
+    /// What the blocks lie in.
+    pub pages: Pages<S>,
+}
+
+impl<S: PageSource> Memory<S> {
+    /// Nothing yet.
+    pub fn new(serial: u32, limits: PageLimits) -> Memory<S> {
+        Memory {
+            buffers: HandleTable::new(HandleKind::Buffer, serial),
+            blocks: SlotMap::with_key(),
+            pages: Pages::new(limits),
+        }
+    }
+
+    /// Gives a block without bytes its place.
+    pub fn place(
+        &mut self,
+        source: &S,
+        block: BlockKey,
+        purpose: Purpose,
+        size: u64,
+        complete: impl Fn(Mark) -> bool,
+    ) -> Result<(), Fault> {
+        let (place, hazards) = self.pages.allocate(source, purpose, size, complete)?;
+        let block = &mut self.blocks[block];
+        block.place = Some(place);
+        block.hazards = hazards;
+        Ok(())
+    }
+
+    /// Takes a block out; its claims were shed. Its memory is free again at once.
+    pub fn remove(&mut self, block: BlockKey) {
+        if let Some(block) = self.blocks.remove(block)
+            && let Some(place) = block.place
+        {
+            self.pages.free(place, block.hazards);
+        }
+    }
+
+    /// The label of a buffer.
+    pub fn label(&self, buffer: Handle) -> &str {
+        self.buffers
+            .get(buffer)
+            .and_then(|buffer| self.blocks.get(buffer.block))
+            .map_or("", |block| &block.claims.name.label)
+    }
+}
+
+impl<S: PageSource> Blocks for Memory<S> {
+    fn claims(&self, block: BlockKey) -> Option<&Claims> {
+        self.blocks.get(block).map(|block| &block.claims)
+    }
+
+    fn claims_mut(&mut self, block: BlockKey) -> Option<&mut Claims> {
+        self.blocks.get_mut(block).map(|block| &mut block.claims)
+    }
+
+    fn for_each(&self, see: &mut dyn FnMut(BlockKey, &Claims)) {
+        let mut all: Vec<(BlockKey, &Claims)> = self.blocks.iter().map(|(key, block)| (key, &block.claims)).collect();
+        all.sort_by_key(|(_, claims)| claims.name.serial);
+        all.into_iter().for_each(|(key, claims)| see(key, claims));
+    }
+}

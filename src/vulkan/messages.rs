@@ -1,0 +1,141 @@
+//! What the validation layers and the loader say, where it helps: in the log, and on the fault of the very call that
+//! made them speak.
+//!
+//! A message arrives inside a Vulkan call, possibly under a lock of ours, so the callback only stores it. The log gets
+//! it from [`Messages::flush`], which the boundary calls when no lock is held.
+
+use ash::vk;
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tracing::Dispatch;
+
+/// Messages kept until the log takes them, and on one thread until a fault does; older ones make room.
+const KEPT: usize = 64;
+
+static VALIDATION_MESSAGES: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static COLLECTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Validation messages of the whole process so far, over all devices.
+pub fn validation_message_count() -> u64 {
+    VALIDATION_MESSAGES.load(Ordering::Relaxed)
+}
+
+/// Forgets what this thread collected: a new operation begins.
+pub(super) fn begin_operation() {
+    COLLECTED.with_borrow_mut(Vec::clear);
+}
+
+/// Moves what this thread collected onto the end of a fault's message.
+pub(super) fn append_collected(message: &mut String) {
+    COLLECTED.with_borrow_mut(|collected| {
+        for text in collected.drain(..) {
+            message.push_str("; validation: ");
+            message.push_str(&text);
+        }
+    });
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Warning,
+    Error,
+}
+
+/// Where one instance's messages wait for the log.
+pub(super) struct Messages {
+    dispatch: Dispatch,
+    waiting: AtomicBool,
+    queue: Mutex<VecDeque<(Level, String)>>,
+}
+
+impl Messages {
+    pub(super) fn new(dispatch: Dispatch) -> Messages {
+        Messages { dispatch, waiting: AtomicBool::new(false), queue: Mutex::new(VecDeque::new()) }
+    }
+
+    fn push(&self, level: Level, text: String) {
+        let mut queue = self.queue.lock();
+        if queue.len() == KEPT {
+            queue.pop_front();
+        }
+        queue.push_back((level, text));
+        self.waiting.store(true, Ordering::Release);
+    }
+
+    /// Hands waiting messages to the log. Holds no lock while the log runs.
+    pub(super) fn flush(&self) {
+        if !self.waiting.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let taken = std::mem::take(&mut *self.queue.lock());
+        tracing::dispatcher::with_default(&self.dispatch, || {
+            for (level, text) in &taken {
+                match level {
+                    Level::Error => tracing::error!(target: "tidegate::validation", "{text}"),
+                    Level::Warning => tracing::warn!(target: "tidegate::validation", "{text}"),
+                }
+            }
+        });
+    }
+}
+
+/// What the messenger asks to be told.
+pub(super) fn messenger_info(messages: &Messages) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
+    vk::DebugUtilsMessengerCreateInfoEXT::default()
+        .message_severity(
+            vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR,
+        )
+        .message_type(
+            vk::DebugUtilsMessageTypeFlagsEXT::GENERAL
+                | vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION
+                | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
+        )
+        .pfn_user_callback(Some(receive))
+        .user_data(std::ptr::from_ref(messages).cast_mut().cast())
+}
+
+/// Called by the driver, the loader or a layer; must not unwind into them.
+unsafe extern "system" fn receive(
+    severity: vk::DebugUtilsMessageSeverityFlagsEXT,
+    types: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    user: *mut c_void,
+) -> vk::Bool32 {
+    let _ = std::panic::catch_unwind(|| {
+        if data.is_null() || user.is_null() {
+            return;
+        }
+        // SAFETY: the caller passes a valid structure for the length of this call.
+        let data = unsafe { &*data };
+        // SAFETY: `user` is the instance's `Messages`, which outlives the instance and its messenger.
+        let messages = unsafe { &*user.cast::<Messages>() };
+        if data.p_message.is_null() {
+            return;
+        }
+        // SAFETY: checked for null, and NUL-terminated by the rules of the extension.
+        let text = unsafe { CStr::from_ptr(data.p_message) }.to_string_lossy().into_owned();
+        if types.contains(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION) {
+            VALIDATION_MESSAGES.fetch_add(1, Ordering::Relaxed);
+            let _ = COLLECTED.try_with(|collected| {
+                if let Ok(mut collected) = collected.try_borrow_mut()
+                    && collected.len() < KEPT
+                {
+                    collected.push(text.clone());
+                }
+            });
+        }
+        let level = if severity.contains(vk::DebugUtilsMessageSeverityFlagsEXT::ERROR) {
+            Level::Error
+        } else {
+            Level::Warning
+        };
+        messages.push(level, text);
+    });
+    vk::FALSE
+}

@@ -1,0 +1,85 @@
+//! A queue and the one call that goes to it.
+
+use super::device::Gpu;
+use crate::error::Fault;
+use crate::failure::Point;
+use ash::vk;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+/// More waits than this in one submit allocate.
+const INLINE_WAITS: usize = 8;
+
+/// A queue; submits to it are one at a time.
+pub(super) struct Queue {
+    raw: vk::Queue,
+    lock: Mutex<()>,
+}
+
+impl Queue {
+    pub(super) fn new(raw: vk::Queue) -> Queue {
+        Queue { raw, lock: Mutex::new(()) }
+    }
+
+    /// Submits one command buffer behind the timeline values of `waits`, to signal a value when it is done.
+    pub(super) fn submit(
+        &self,
+        gpu: &Gpu,
+        commands: vk::CommandBuffer,
+        waits: impl Iterator<Item = (vk::Semaphore, u64)>,
+        signal: (vk::Semaphore, u64),
+        batch: Point,
+    ) -> Result<(), Fault> {
+        let (result, function) = match gpu.synchronization2 {
+            Some(synchronization2) => {
+                let info = |(semaphore, value)| {
+                    vk::SemaphoreSubmitInfo::default()
+                        .semaphore(semaphore)
+                        .value(value)
+                        .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
+                };
+                let waits: SmallVec<[vk::SemaphoreSubmitInfo<'_>; INLINE_WAITS]> = waits.map(info).collect();
+                let signals = [info(signal)];
+                let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+                let submit = vk::SubmitInfo2::default()
+                    .wait_semaphore_infos(&waits)
+                    .command_buffer_infos(&commands)
+                    .signal_semaphore_infos(&signals);
+                let _one_at_a_time = self.lock.lock();
+                // SAFETY: the queue is locked, the command buffer is closed and not pending, and the semaphores are
+                // timelines of this device.
+                let result = unsafe { (synchronization2.submit)(self.raw, 1, &submit, vk::Fence::null()) };
+                (result, "vkQueueSubmit2")
+            }
+            None => {
+                let (semaphores, values): (
+                    SmallVec<[vk::Semaphore; INLINE_WAITS]>,
+                    SmallVec<[u64; INLINE_WAITS]>,
+                ) = waits.unzip();
+                let stages: SmallVec<[vk::PipelineStageFlags; INLINE_WAITS]> =
+                    semaphores.iter().map(|_| vk::PipelineStageFlags::ALL_COMMANDS).collect();
+                let signals = [signal.0];
+                let signal_values = [signal.1];
+                let commands = [commands];
+                let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
+                    .wait_semaphore_values(&values)
+                    .signal_semaphore_values(&signal_values);
+                let submit = vk::SubmitInfo::default()
+                    .wait_semaphores(&semaphores)
+                    .wait_dst_stage_mask(&stages)
+                    .command_buffers(&commands)
+                    .signal_semaphores(&signals)
+                    .push_next(&mut timeline);
+                let _one_at_a_time = self.lock.lock();
+                // SAFETY: as above.
+                let result =
+                    unsafe { (gpu.raw.fp_v1_0().queue_submit)(self.raw, 1, &submit, vk::Fence::null()) };
+                (result, "vkQueueSubmit")
+            }
+        };
+        if result == vk::Result::SUCCESS {
+            return Ok(());
+        }
+        Err(gpu.queue_fault(result, function, format_args!("for batch {} of slot {}", batch.batch, batch.slot)))
+    }
+}

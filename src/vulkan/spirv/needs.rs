@@ -1,0 +1,236 @@
+//! What a module declares that it needs of a device.
+//!
+//! Drivers are not obliged to refuse a module that needs what was not enabled, and some crash. So every capability is
+//! looked up here, and one that is not in the table is refused.
+
+use super::index::Index;
+use super::parse::id_at;
+use crate::code::Code;
+use crate::error::Fault;
+use rspirv::dr::Operand;
+use rspirv::spirv::{Capability, ExecutionMode, Op, StorageClass};
+use std::fmt;
+
+/// A device feature, named as Vulkan names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Feature {
+    ShaderFloat64,
+    ShaderInt64,
+    ShaderInt16,
+    ShaderFloat16,
+    ShaderInt8,
+    StorageBuffer16BitAccess,
+    UniformAndStorageBuffer16BitAccess,
+    StoragePushConstant16,
+    StorageBuffer8BitAccess,
+    UniformAndStorageBuffer8BitAccess,
+    StoragePushConstant8,
+    ShaderBufferInt64Atomics,
+    ShaderSharedInt64Atomics,
+    VariablePointersStorageBuffer,
+    VariablePointers,
+    VulkanMemoryModel,
+    VulkanMemoryModelDeviceScope,
+    ShaderIntegerDotProduct,
+    /// `VK_SUBGROUP_FEATURE_BASIC_BIT` for compute; the other operations follow.
+    SubgroupBasic,
+    SubgroupVote,
+    SubgroupArithmetic,
+    SubgroupBallot,
+    SubgroupShuffle,
+    SubgroupShuffleRelative,
+    SubgroupClustered,
+    SubgroupQuad,
+    /// One of the float controls, for floats of this many bits.
+    FloatControl(FloatControl, u32),
+}
+
+/// The float controls of `VkPhysicalDeviceFloatControlsProperties`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum FloatControl {
+    DenormPreserve,
+    DenormFlushToZero,
+    SignedZeroInfNanPreserve,
+    RoundingModeRTE,
+    RoundingModeRTZ,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Feature::FloatControl(control, width) = self {
+            return write!(f, "shader{control:?}Float{width}");
+        }
+        let name = format!("{self:?}");
+        if let Some(operation) = name.strip_prefix("Subgroup") {
+            return write!(f, "subgroup operations of the kind {}", operation.to_lowercase());
+        }
+        let (first, rest) = name.split_at(1);
+        write!(f, "{}{rest}", first.to_lowercase())
+    }
+}
+
+/// One capability of a module, and a feature that a device must have for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The capability, as SPIR-V names it.
+    pub capability: &'static str,
+    /// What it takes.
+    pub feature: Feature,
+}
+
+/// Everything a module needs beyond what every device has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs(pub Vec<Need>);
+
+impl Needs {
+    /// Fails on the first need the device does not meet, naming the capability.
+    pub fn check(&self, enabled: impl Fn(Feature) -> bool) -> Result<(), Fault> {
+        match self.0.iter().find(|need| !enabled(need.feature)) {
+            None => Ok(()),
+            Some(Need { capability, feature }) => Err(Fault::new(
+                Code::Unsupported,
+                format!("the module needs the capability {capability}, and this device has no {feature}"),
+            )),
+        }
+    }
+}
+
+/// Capabilities to features; without a feature where every device of Vulkan 1.2 has the capability.
+const TABLE: &[(Capability, &str, Option<Feature>)] = {
+    use Feature::*;
+    &[
+        (Capability::Matrix, "Matrix", None),
+        (Capability::Shader, "Shader", None),
+        (Capability::InputAttachment, "InputAttachment", None),
+        (Capability::Sampled1D, "Sampled1D", None),
+        (Capability::Image1D, "Image1D", None),
+        (Capability::SampledBuffer, "SampledBuffer", None),
+        (Capability::ImageBuffer, "ImageBuffer", None),
+        (Capability::ImageQuery, "ImageQuery", None),
+        (Capability::DerivativeControl, "DerivativeControl", None),
+        // What these take depends on where they are used; see below.
+        (Capability::Int64Atomics, "Int64Atomics", None),
+        (Capability::DenormPreserve, "DenormPreserve", None),
+        (Capability::DenormFlushToZero, "DenormFlushToZero", None),
+        (Capability::SignedZeroInfNanPreserve, "SignedZeroInfNanPreserve", None),
+        (Capability::RoundingModeRTE, "RoundingModeRTE", None),
+        (Capability::RoundingModeRTZ, "RoundingModeRTZ", None),
+        (Capability::Float64, "Float64", Some(ShaderFloat64)),
+        (Capability::Int64, "Int64", Some(ShaderInt64)),
+        (Capability::Int16, "Int16", Some(ShaderInt16)),
+        (Capability::Float16, "Float16", Some(ShaderFloat16)),
+        (Capability::Int8, "Int8", Some(ShaderInt8)),
+        (Capability::StorageBuffer16BitAccess, "StorageBuffer16BitAccess", Some(StorageBuffer16BitAccess)),
+        (
+            Capability::UniformAndStorageBuffer16BitAccess,
+            "UniformAndStorageBuffer16BitAccess",
+            Some(UniformAndStorageBuffer16BitAccess),
+        ),
+        (Capability::StoragePushConstant16, "StoragePushConstant16", Some(StoragePushConstant16)),
+        (Capability::StorageBuffer8BitAccess, "StorageBuffer8BitAccess", Some(StorageBuffer8BitAccess)),
+        (
+            Capability::UniformAndStorageBuffer8BitAccess,
+            "UniformAndStorageBuffer8BitAccess",
+            Some(UniformAndStorageBuffer8BitAccess),
+        ),
+        (Capability::StoragePushConstant8, "StoragePushConstant8", Some(StoragePushConstant8)),
+        (
+            Capability::VariablePointersStorageBuffer,
+            "VariablePointersStorageBuffer",
+            Some(VariablePointersStorageBuffer),
+        ),
+        (Capability::VariablePointers, "VariablePointers", Some(VariablePointers)),
+        (Capability::VulkanMemoryModel, "VulkanMemoryModel", Some(VulkanMemoryModel)),
+        (Capability::VulkanMemoryModelDeviceScope, "VulkanMemoryModelDeviceScope", Some(VulkanMemoryModelDeviceScope)),
+        (Capability::DotProduct, "DotProduct", Some(ShaderIntegerDotProduct)),
+        (Capability::DotProductInputAll, "DotProductInputAll", Some(ShaderIntegerDotProduct)),
+        (Capability::DotProductInput4x8Bit, "DotProductInput4x8Bit", Some(ShaderIntegerDotProduct)),
+        (Capability::DotProductInput4x8BitPacked, "DotProductInput4x8BitPacked", Some(ShaderIntegerDotProduct)),
+        (Capability::GroupNonUniform, "GroupNonUniform", Some(SubgroupBasic)),
+        (Capability::GroupNonUniformVote, "GroupNonUniformVote", Some(SubgroupVote)),
+        (Capability::GroupNonUniformArithmetic, "GroupNonUniformArithmetic", Some(SubgroupArithmetic)),
+        (Capability::GroupNonUniformBallot, "GroupNonUniformBallot", Some(SubgroupBallot)),
+        (Capability::GroupNonUniformShuffle, "GroupNonUniformShuffle", Some(SubgroupShuffle)),
+        (Capability::GroupNonUniformShuffleRelative, "GroupNonUniformShuffleRelative", Some(SubgroupShuffleRelative)),
+        (Capability::GroupNonUniformClustered, "GroupNonUniformClustered", Some(SubgroupClustered)),
+        (Capability::GroupNonUniformQuad, "GroupNonUniformQuad", Some(SubgroupQuad)),
+    ]
+};
+
+/// Looks up every capability; the fault is about the first one that no device of ours is asked for.
+pub(super) fn needs(index: &Index<'_>) -> (Needs, Option<Fault>) {
+    let mut needs = Needs::default();
+    let mut fault = None;
+    for &capability in &index.capabilities {
+        match TABLE.iter().find(|entry| entry.0 == capability) {
+            Some(&(_, capability, feature)) => {
+                needs.0.extend(feature.map(|feature| Need { capability, feature }));
+            }
+            None => fault = fault.or_else(|| Some(refuse(capability))),
+        }
+    }
+    if index.capabilities.contains(&Capability::Int64Atomics) {
+        int64_atomics(index, &mut needs);
+    }
+    float_controls(index, &mut needs);
+    (needs, fault)
+}
+
+fn refuse(capability: Capability) -> Fault {
+    let name = format!("{capability:?}");
+    let why = match capability {
+        Capability::PhysicalStorageBufferAddresses | Capability::Addresses => {
+            "it reaches memory by address, and what it touches cannot be seen"
+        }
+        Capability::RuntimeDescriptorArray => "it binds arrays of descriptors, which are not supported",
+        _ if name.contains("ArrayDynamicIndexing") || name.contains("ArrayNonUniformIndexing") => {
+            "it binds arrays of descriptors, which are not supported"
+        }
+        _ => "it is not supported",
+    };
+    Fault::new(Code::Unsupported, format!("the module needs the capability {name}: {why}"))
+}
+
+/// Devices may have 64-bit atomics on buffers only.
+fn int64_atomics(index: &Index<'_>, needs: &mut Needs) {
+    for instruction in index.parsed.instructions.iter().filter(|i| i.class.opname.starts_with("Atomic")) {
+        let Some((class, pointee)) = id_at(instruction, 0).and_then(|pointer| index.points_to(pointer)) else {
+            continue;
+        };
+        let int = index.defined_by(pointee, Op::TypeInt);
+        if int.is_none_or(|int| int.operands.first() != Some(&Operand::LiteralBit32(64))) {
+            continue;
+        }
+        let shared = class == StorageClass::Workgroup;
+        let feature = if shared { Feature::ShaderSharedInt64Atomics } else { Feature::ShaderBufferInt64Atomics };
+        let need = Need { capability: "Int64Atomics", feature };
+        if !needs.0.contains(&need) {
+            needs.0.push(need);
+        }
+    }
+}
+
+/// Devices may have a float control for some widths only; the execution mode says which.
+fn float_controls(index: &Index<'_>, needs: &mut Needs) {
+    for instruction in index.global.iter().filter(|i| i.class.opcode == Op::ExecutionMode) {
+        let [_, Operand::ExecutionMode(mode), Operand::LiteralBit32(width)] = *instruction.operands.as_slice() else {
+            continue;
+        };
+        let (capability, control) = match mode {
+            ExecutionMode::DenormPreserve => ("DenormPreserve", FloatControl::DenormPreserve),
+            ExecutionMode::DenormFlushToZero => ("DenormFlushToZero", FloatControl::DenormFlushToZero),
+            ExecutionMode::SignedZeroInfNanPreserve => {
+                ("SignedZeroInfNanPreserve", FloatControl::SignedZeroInfNanPreserve)
+            }
+            ExecutionMode::RoundingModeRTE => ("RoundingModeRTE", FloatControl::RoundingModeRTE),
+            ExecutionMode::RoundingModeRTZ => ("RoundingModeRTZ", FloatControl::RoundingModeRTZ),
+            _ => continue,
+        };
+        let need = Need { capability, feature: Feature::FloatControl(control, width) };
+        if !needs.0.contains(&need) {
+            needs.0.push(need);
+        }
+    }
+}

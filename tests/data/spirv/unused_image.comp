@@ -1,0 +1,5 @@
+#version 450
+layout(local_size_x = 1) in;
+layout(set = 0, binding = 0) buffer Target { float v[]; } target;
+layout(set = 0, binding = 1, r32f) uniform image2D picture;
+void main() { target.v[0] = 1.0; }
