@@ -24,7 +24,8 @@ pub struct tg_launch_desc {
     pub stream: u64,
     /// What runs.
     pub kernel: tg_kernel,
-    /// The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings. An access other than
+    /// The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings; each at a multiple of
+    /// tg_device_info::binding_alignment, and neither empty nor longer than max_binding_size. An access other than
     /// TG_ACCESS_AUTO overrides what descriptor and module say, for this launch.
     pub bindings: *const tg_use,
     /// Elements of `bindings`; as many as the kernel has.
@@ -34,16 +35,17 @@ pub struct tg_launch_desc {
     pub extra: *const tg_use,
     /// Elements of `extra`.
     pub extra_count: usize,
-    /// Work groups in each direction. After the first, 0 means 1.
+    /// Work groups in each direction, up to tg_device_info::max_groups. After the first, 0 means 1.
     pub groups: [u32; 3],
     /// Invocations in each direction: divided by the group size of the kernel, rounded up. After the first, 0 means 1.
     pub threads: [u32; 3],
-    /// Three uint32_t group counts in a buffer, 12 bytes at a multiple of 4. Counts beyond the limits of the device run
-    /// nothing.
+    /// Three uint32_t group counts in a buffer (VkDispatchIndirectCommand): 12 bytes at a multiple of 4
+    /// (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. A
+    /// TG_ACCESS_WRITE that nobody declared counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
     pub indirect: tg_slice,
     /// Push constants; copied. May be NULL when push_size is 0.
     pub push: *const c_void,
-    /// Bytes of them: exactly what the kernel has, a multiple of 4.
+    /// Bytes of them: exactly what tg_kernel_info::push_size says.
     pub push_size: usize,
     /// Its name in reports and debug tools; empty: that of the kernel; cut at 128 bytes.
     pub label: tg_str,
