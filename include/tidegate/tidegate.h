@@ -1,15 +1,15 @@
 /*
  * tidegate: GPU compute on Vulkan, with every failure tracked on the exact bytes it left unwritten.
  *
- * THE MODEL. A device has streams, buffers and kernels. A stream is a number of your choice: work on one stream runs in
- * the order of the calls, and work on several streams is ordered exactly where it shares bytes. Calls enqueue and return;
- * reads and waits flush and wait.
+ * THE MODEL. A device has streams, buffers and kernels. A stream is a number of your choice: work on one stream runs
+ * in the order of the calls, and work on several streams is ordered exactly where it shares bytes. Calls enqueue and
+ * return; reads and waits flush and wait.
  *
- * Nothing that fails ends the process, and nothing that fails is forgotten. When work does not succeed, the bytes it was
- * to write are claimed by a failure, the root. Work that needs claimed bytes does not run: it is skipped, and what it was
- * to write takes over the same root. A read gives you bytes only if every one of them was last written by work that
- * succeeded; otherwise it gives TG_ERROR_UNWRITTEN, and the report names the root and the path from it to your bytes.
- * Work that shares no byte with a failure never notices it. Writing the bytes again is the whole recovery.
+ * Nothing that fails ends the process, and nothing that fails is forgotten. When work does not succeed, the bytes it
+ * was to write are claimed by a failure, the root. Work that needs claimed bytes does not run: it is skipped, and what
+ * it was to write takes over the same root. A read gives you bytes only if every one of them was last written by work
+ * that succeeded; otherwise it gives TG_ERROR_UNWRITTEN, and the report names the root and the path from it to your
+ * bytes. Work that shares no byte with a failure never notices it. Writing the bytes again is the whole recovery.
  *
  * A FIRST PROGRAM doubles some numbers:
  *
@@ -32,8 +32,8 @@
  *     if (tg_buffer_read(dev, 0, numbers, sizeof numbers, all, TG_WAIT_FOREVER) != TG_OK) return explain();
  *     tg_device_destroy(dev, TG_WAIT_FOREVER);
  *
- * HANDLING ERRORS. Only the end is checked above, and that is enough: had the buffer not been allocated, the shader not
- * compiled or the launch not run, the read would say so, and explain() would print the first cause:
+ * HANDLING ERRORS. Only the end is checked above, and that is enough: had the buffer not been allocated, the shader
+ * not compiled or the launch not run, the read would say so, and explain() would print the first cause:
  *
  *     tg_report report; tg_str text;
  *     if (tg_last_report(&report) == TG_OK && tg_report_text(report, &text) == TG_OK) fputs(text.data, stderr);
@@ -42,10 +42,10 @@
  * A result is one of three kinds. TG_IS_MISUSE: the program is wrong, nothing changed, the report names the argument.
  * TG_IS_TRACKED: what was to be written is claimed, so go on and look at the end. Everything else: no error.
  *
- * RULES FOR ALL FUNCTIONS. Every function may be called from any thread. Handles are checked, always: null, wrong kind,
- * of another device, stale, in this order. Zero is the default of every member, and TG_*_INIT lists them; `struct_size`
- * is sizeof the struct. Unknown flags, unknown enum values and non-zero reserved members are misuse. A size of 0 is
- * nothing to do, and succeeds. docs/ has a page each on errors, ownership, threads, versions and strings.
+ * RULES FOR ALL FUNCTIONS. Every function may be called from any thread. Handles are checked, always: null, wrong
+ * kind, of another device, stale, in this order. Zero is the default of every member, and TG_*_INIT lists them;
+ * `struct_size` is sizeof the struct. Unknown flags, unknown enum values and non-zero reserved members are misuse. A
+ * size of 0 is nothing to do, and succeeds. docs/ has a page each on errors, ownership, threads, versions and strings.
  */
 
 #ifndef TIDEGATE_H
@@ -1034,13 +1034,8 @@ TG_API tg_result tg_buffer_write(tg_device dev, uint64_t stream, tg_slice dst, c
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
  * \claims As tg_buffer_write; TG_NOT_READY claims and releases nothing.
  */
-TG_API
-tg_result tg_buffer_write_with(tg_device dev,
-                               uint64_t stream,
-                               tg_slice dst,
-                               const void *src,
-                               size_t src_size,
-                               uint64_t flags);
+TG_API tg_result tg_buffer_write_with(tg_device dev, uint64_t stream, tg_slice dst, const void *src, size_t src_size,
+    uint64_t flags);
 
 /**
  * Reads a slice into host memory, in the order of a stream.
@@ -1061,13 +1056,8 @@ tg_result tg_buffer_write_with(tg_device dev,
  * \threadsafety Any thread. Holds no other thread up.
  * \claims Nothing of the device's. Releases nothing.
  */
-TG_API
-tg_result tg_buffer_read(tg_device dev,
-                         uint64_t stream,
-                         void *dst,
-                         size_t dst_size,
-                         tg_slice src,
-                         uint64_t timeout_ns);
+TG_API tg_result tg_buffer_read(tg_device dev, uint64_t stream, void *dst, size_t dst_size, tg_slice src,
+    uint64_t timeout_ns);
 
 /**
  * Copies a slice to another, in the order of a stream.
