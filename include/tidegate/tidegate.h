@@ -39,8 +39,9 @@
  *     if (tg_last_report(&report) == TG_OK && tg_report_text(report, &text) == TG_OK) fputs(text.data, stderr);
  *     tg_report_release(report);
  *
- * A result is one of three kinds. TG_IS_MISUSE: the program is wrong, nothing changed, the report names the argument.
- * TG_IS_TRACKED: what was to be written is claimed, so go on and look at the end. Everything else: no error.
+ * A result is one of three kinds. TG_IS_TRACKED: what was to be written is claimed, so go on and look at the end.
+ * TG_IS_MISUSE: the program is wrong; nothing changed and nothing is claimed, so the end does not tell; the report names
+ * the argument. Everything else: no error.
  *
  * RULES FOR ALL FUNCTIONS. Every function may be called from any thread. Handles are checked, always: null, wrong
  * kind, of another device, stale, in this order. Zero is the default of every member, and TG_*_INIT lists them;
