@@ -537,6 +537,9 @@ typedef struct tg_log_event {
  * A callback for events. It may be called from any thread that is inside a function of the library, from several
  * at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library;
  * what those log on its behalf is not reported again. It must return: no exception, no longjmp.
+ *
+ * With or without a callback, the environment variable TIDEGATE_LOG puts events on stderr, one line each: error, warn,
+ * info, debug, trace, or the number of the level; anything else is info. It is read when a device is made.
  */
 typedef void (*tg_log_fn)(void *user_data, const tg_log_event *event);
 

@@ -2,7 +2,7 @@
 
 use super::boundary::on_device;
 use super::results::tg_result;
-use super::slices::{UseFields, bytes, tg_buffer, tg_device, tg_kernel, tg_slice, tg_use, uses};
+use super::slices::{UseFields, Uses, bytes, read_uses, tg_buffer, tg_device, tg_kernel, tg_slice, tg_use};
 use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, misuse, versioned};
 use crate::device::{LaunchDesc, LaunchGrid};
@@ -84,17 +84,14 @@ const EXTRA: UseFields =
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_launch(dev: tg_device, desc: *const tg_launch_desc) -> tg_result {
     on_device("tg_launch", dev, |device| {
+        let (mut bindings, mut extra) = (Uses::new(), Uses::new());
         // SAFETY: the header asks for NULL or a struct that begins with its size, and for arrays and strings that are
         // what they say.
-        let (desc, bindings, extra, push, label) = unsafe {
+        let (desc, push, label) = unsafe {
             let desc = structs::read(desc, "desc")?;
-            (
-                desc,
-                uses(desc.bindings, desc.binding_count, &BINDINGS)?,
-                uses(desc.extra, desc.extra_count, &EXTRA)?,
-                bytes(desc.push, desc.push_size, "desc.push")?,
-                strings::read::<LABEL>(desc.label, "desc.label")?,
-            )
+            read_uses(&mut bindings, desc.bindings, desc.binding_count, &BINDINGS)?;
+            read_uses(&mut extra, desc.extra, desc.extra_count, &EXTRA)?;
+            (desc, bytes(desc.push, desc.push_size, "desc.push")?, strings::read::<LABEL>(desc.label, "desc.label")?)
         };
         device.launch(&LaunchDesc {
             stream: desc.stream,

@@ -3,7 +3,7 @@
 use super::boundary::{making, on_device};
 use super::failures::{declared, tg_error_desc};
 use super::results::tg_result;
-use super::slices::{UseFields, tg_device, tg_scope, tg_use, uses};
+use super::slices::{UseFields, Uses, read_uses, tg_device, tg_scope, tg_use};
 use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, versioned};
 use crate::device::ScopeDesc;
@@ -56,7 +56,8 @@ pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_de
     unsafe {
         making("tg_scope_begin", dev, out, tg_scope::NULL, |device| {
             let desc = structs::read(desc, "desc")?;
-            let uses = uses(desc.uses, desc.use_count, &USES)?;
+            let mut uses = Uses::new();
+            read_uses(&mut uses, desc.uses, desc.use_count, &USES)?;
             let label = strings::read::<LABEL>(desc.label, "desc.label")?;
             let scope = device.scope_begin(&ScopeDesc {
                 stream: desc.stream,
