@@ -86,7 +86,9 @@ fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, aske
             own.set(0, block.size, true, &mut super::interval::Uncounted);
         }
         own.visit(0, u64::MAX, |start, end, _| {
-            claimed_bytes += end - start;
+            if block.is_allocated() {
+                claimed_bytes += end - start;
+            }
             claims.push(ClaimedRange {
                 buffer: block.name.serial,
                 label: block.name.shown(),

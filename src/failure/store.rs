@@ -702,7 +702,7 @@ pub trait FailureStore {
     }
 }
 
-fn names<'a, B: Blocks>(blocks: &'a B, keys: impl Iterator<Item = BlockKey>) -> SmallVec<[&'a Name; 8]> {
+fn names<B: Blocks>(blocks: &B, keys: impl Iterator<Item = BlockKey>) -> SmallVec<[&Name; 8]> {
     let mut names: SmallVec<[&Name; 8]> = SmallVec::new();
     for claims in keys.filter_map(|block| blocks.claims(block)) {
         if claims.name.serial != 0 && names.iter().all(|name| name.serial != claims.name.serial) {

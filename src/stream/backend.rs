@@ -51,7 +51,7 @@ pub enum Grid<'a, P> {
 }
 
 /// One launch, ready to be recorded.
-pub struct Launch<'a, B: Backend + ?Sized> {
+pub struct Launch<'a, B: Backend> {
     /// The pipeline and its layout.
     pub kernel: &'a B::Kernel,
     /// In the order the kernel reports its bindings.

@@ -3,7 +3,7 @@
 //!
 //! Each queue has a front: how far into every queue's commands its next command is certain to come after. A barrier
 //! moves the queue's own front up to all it was given so far; waiting on a point merges the front its batch signalled
-//! with. The host has such a front too, moved by what it learnt to be complete.
+//! with. The host has such a front too, moved by what it learnt to be complete, and hands it to what it submits.
 
 use std::collections::{BTreeMap, HashMap};
 use tidegate::failure::Point;
@@ -236,6 +236,8 @@ impl Checker {
         self.slots.insert(signal.slot, (queue, signal.batch));
 
         let mut state = self.queues.remove(&queue).unwrap_or_default();
+        // What the host knows to be complete cannot come after what it submits now.
+        state.front.merge(&self.host);
         for wait in waits {
             match self.signal(*wait) {
                 Some(signalled) => {

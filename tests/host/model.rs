@@ -338,12 +338,13 @@ impl Model {
     pub fn scope_exit(&mut self, scope: usize, failed: bool) {
         let Some(Scope { uses, late, .. }) = self.scopes.remove(&scope) else { return };
         let spans = || uses.iter().filter(|u| writes(u.access)).map(|u| u.span);
-        if !failed {
-            for span in spans() {
-                if late.is_empty() { self.release(span) } else { self.claim(span, &late) }
-            }
+        if failed {
+            return self.settled(spans());
         }
-        self.settled(spans());
+        // It stays in the record as work like any other: what it read may be found bad yet.
+        for span in spans() {
+            if late.is_empty() { self.release(span) } else { self.claim(span, &late) }
+        }
     }
 
     /// R13: the calls in a recording were refused after all; the late set is kept byte by byte.
