@@ -1642,11 +1642,13 @@ typedef struct tg_report_info {
     tg_result code;
     /** The VkResult behind the answer, or 0. */
     int32_t vk_result;
+    /** The Vulkan function that returned it, or empty. */
+    tg_str vk_function;
     /** The function that gave the answer; empty when the report was asked for directly. */
     tg_str function;
     /** Misuse: the parameter, or the member of its struct, as this header spells it. Otherwise empty. */
     tg_str field;
-    /** What the answer says beyond its code. */
+    /** What the answer says beyond its code, or empty. */
     tg_str message;
     /** The roots it lists; tg_report_failure gives each. */
     size_t failure_count;
@@ -1663,6 +1665,7 @@ typedef struct tg_report_info {
     /* struct_size */ sizeof(tg_report_info), \
     /* code */ 0, \
     /* vk_result */ 0, \
+    /* vk_function */ { NULL, 0 }, \
     /* function */ { NULL, 0 }, \
     /* field */ { NULL, 0 }, \
     /* message */ { NULL, 0 }, \

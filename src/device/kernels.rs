@@ -1,6 +1,6 @@
 //! Kernels: live handles, broken or not (R8).
 
-use super::{Core, Device, Handle, KernelDesc};
+use super::{Core, Device, Handle, KernelDesc, Retired};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Text, text};
 use crate::failure::{Access, Context, MAX_NAME, Name, SetKey, cut};
@@ -173,9 +173,9 @@ impl<B: Backend> Core<B> {
     pub(super) fn retire_kernel(&mut self, kernel: Kernel<B>) {
         match kernel.state {
             State::Live { compiled, .. } => {
-                let now = self.streams.now();
-                if !now.is_empty() {
-                    self.retired.push((now, compiled));
+                let until = self.streams.now();
+                if !until.is_empty() {
+                    self.retired.push(Retired { until, _compiled: compiled });
                 }
             }
             State::Broken { set, .. } => self.failures.release(set),

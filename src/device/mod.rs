@@ -45,11 +45,16 @@ struct Core<B: Backend> {
     staging: VecDeque<(Point, Place)>,
     /// Blocks of host reads whose time was up: free once their point is complete.
     late_reads: Vec<(Point, BlockKey)>,
-    /// Kernels that may still run.
-    retired: Vec<(SmallVec<[Point; 8]>, Arc<B::Kernel>)>,
+    retired: Vec<Retired<B>>,
     settings: Settings,
     names: Names,
     last_serial: u64,
+}
+
+/// A kernel that may still run, until these points are complete.
+struct Retired<B: Backend> {
+    until: SmallVec<[Point; 8]>,
+    _compiled: Arc<B::Kernel>,
 }
 
 /// What paths call work that is no kernel's, shared so that nothing is copied for it.
@@ -219,7 +224,7 @@ impl<B: Backend> Core<B> {
             }
             !done
         });
-        self.retired.retain(|(points, _)| !streams.passed(points));
+        self.retired.retain(|retired| !streams.passed(&retired.until));
         let over: SmallVec<[BlockKey; 4]> =
             self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point)).map(|(_, block)| *block).collect();
         self.late_reads.retain(|(_, block)| !over.contains(block));

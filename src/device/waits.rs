@@ -134,10 +134,9 @@ impl<B: Backend> Device<B> {
 
     /// Waits for the work in flight, then frees everything; with `Timeout`, nothing changed.
     pub fn close(&self, timeout_ns: u64) -> Result {
-        match self.wait(timeout_ns) {
-            Err(Error::Timeout) => return Err(Error::Timeout),
-            // A lost or refusing device has nothing left to wait for.
-            Ok(()) | Err(_) => {}
+        // A lost or refusing device has nothing left to wait for.
+        if let Err(Error::Timeout) = self.wait(timeout_ns) {
+            return Err(Error::Timeout);
         }
         let mut core = self.lock();
         let alive: Vec<String> = core

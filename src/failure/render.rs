@@ -69,6 +69,9 @@ fn kind_name(kind: StepKind) -> &'static str {
 fn step_line(step: &Step) -> String {
     let produced = step.produced.join("\", \"");
     let mut line = match step.kind {
+        StepKind::Skip if step.needed_kernel => {
+            format!("\"{}\" did not run: it is broken; it was to write \"{produced}\"", step.kernel)
+        }
         StepKind::Skip => {
             format!("\"{}\" did not run: it needed \"{}\" to write \"{produced}\"", step.kernel, step.needed)
         }
@@ -98,7 +101,7 @@ impl Report {
         if self.vk_result != 0 {
             let _ = write!(text, " (VkResult {})", self.vk_result);
         }
-        if !self.message.is_empty() {
+        if !self.message.is_empty() && self.message != self.code.meaning() {
             let _ = write!(text, "\n  {}", self.message);
         }
         text.push('\n');

@@ -50,7 +50,7 @@ pub struct Failure {
     pub message: String,
     /// The claims it still has, in the order of the buffers' creation.
     pub claims: Vec<ClaimedRange>,
-    /// Bytes of all its claims.
+    /// Bytes of all its claims; memory that was never allocated counts with the size it was asked for.
     pub claimed_bytes: u64,
     /// How often work was skipped on it.
     pub skips: u64,
@@ -91,8 +91,10 @@ pub struct Step {
     pub kind: StepKind,
     /// Which work.
     pub kernel: String,
-    /// The buffer it needed.
+    /// What it needed: a buffer, or its own kernel.
     pub needed: String,
+    /// The work's own kernel is broken.
+    pub needed_kernel: bool,
     /// The buffers it was to produce.
     pub produced: Vec<String>,
     /// How often exactly this happened; for `Dropped`, how many steps are missing.

@@ -117,6 +117,7 @@ impl Skips {
                         kind: StepKind::Dropped,
                         kernel: String::new(),
                         needed: String::new(),
+                        needed_kernel: false,
                         produced: Vec::new(),
                         count: self.dropped,
                     });
@@ -130,6 +131,7 @@ impl Skips {
                 kind: passed.kind,
                 kernel: passed.kernel.to_string(),
                 needed: passed.needed.shown(),
+                needed_kernel: passed.needed.noun == "kernel",
                 produced: passed.produced.iter().map(Name::shown).collect(),
                 count: passed.count,
             });

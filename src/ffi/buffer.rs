@@ -100,7 +100,7 @@ pub unsafe extern "C" fn tg_buffer_create(
     unsafe {
         making("tg_buffer_create", dev, out, tg_buffer::NULL, |device| {
             let desc = structs::read(desc, "desc")?;
-            let label = strings::read::<LABEL>(desc.label, "label")?;
+            let label = strings::read::<LABEL>(desc.label, "desc.label")?;
             let (buffer, result) = device.buffer_create(&described(&desc, label.as_str())?);
             Ok((buffer.into(), result))
         })
@@ -108,14 +108,14 @@ pub unsafe extern "C" fn tg_buffer_create(
 }
 
 fn described<'a>(desc: &tg_buffer_desc, label: &'a str) -> Result<BufferDesc<'a>> {
-    reserved(desc.reserved)?;
-    let flags = flags(desc.flags, TG_BUFFER_UNALLOCATED)?;
+    reserved(desc.reserved, "desc.reserved")?;
+    let flags = flags(desc.flags, TG_BUFFER_UNALLOCATED, "desc.flags")?;
     let memory = match desc.memory {
         TG_MEMORY_DEVICE => BufferMemory::Managed(MemoryKind::Device),
         TG_MEMORY_UPLOAD => BufferMemory::Managed(MemoryKind::Upload),
         TG_MEMORY_READBACK => BufferMemory::Managed(MemoryKind::Readback),
         TG_MEMORY_TOKEN => BufferMemory::Token,
-        other => return Err(misuse("memory", format_args!("{other} is no kind of memory"))),
+        other => return Err(misuse("desc.memory", format_args!("{other} is no kind of memory"))),
     };
     Ok(BufferDesc {
         size: desc.size,
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn tg_buffer_write_with(
     flags: u64,
 ) -> tg_result {
     on_device("tg_buffer_write_with", dev, |device| {
-        let flags = structs::flags(flags, TG_WRITE_NO_WAIT)?;
+        let flags = structs::flags(flags, TG_WRITE_NO_WAIT, "flags")?;
         // SAFETY: the header asks for `src_size` readable bytes.
         let src = unsafe { bytes(src, src_size, "src") }?;
         device.buffer_write(stream, dst.into(), src, flags & TG_WRITE_NO_WAIT != 0)

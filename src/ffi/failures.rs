@@ -47,8 +47,8 @@ pub(super) unsafe fn declared<'a>(error: *const tg_error_desc) -> Result<Declare
         let desc = structs::read(error, "error")?;
         Ok(Declared {
             code: desc.code,
-            message: strings::read(desc.message, "message")?,
-            label: strings::read(desc.label, "label")?,
+            message: strings::read(desc.message, "error.message")?,
+            label: strings::read(desc.label, "error.label")?,
         })
     }
 }

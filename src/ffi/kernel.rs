@@ -149,28 +149,29 @@ pub unsafe extern "C" fn tg_kernel_create(
 unsafe fn with_described<R>(desc: *const tg_kernel_desc, then: impl FnOnce(&KernelDesc<'_>) -> Result<R>) -> Result<R> {
     // SAFETY: the same contract.
     let desc = unsafe { structs::read(desc, "desc") }?;
-    let flags = flags(desc.flags, TG_KERNEL_TRUSTED)?;
+    let flags = flags(desc.flags, TG_KERNEL_TRUSTED, "desc.flags")?;
     if desc.code.is_null() {
-        return Err(misuse("code", format_args!("the code is NULL")));
+        return Err(misuse("desc.code", format_args!("the code is NULL")));
     }
     if desc.entry.size > ENTRY {
-        return Err(misuse("entry", format_args!("{} bytes are more than {ENTRY}", desc.entry.size)));
+        return Err(misuse("desc.entry", format_args!("{} bytes are more than {ENTRY}", desc.entry.size)));
     }
     // SAFETY: the contract covers the arrays and strings of the descriptor.
     let (code, entry, label, numbers, constants) = unsafe {
         (
-            bytes(desc.code, desc.code_size, "code")?,
-            strings::read::<ENTRY>(desc.entry, "entry")?,
-            strings::read::<LABEL>(desc.label, "label")?,
-            array(desc.accesses, desc.access_count, "accesses")?,
-            array(desc.constants, desc.constant_count, "constants")?,
+            bytes(desc.code, desc.code_size, "desc.code")?,
+            strings::read::<ENTRY>(desc.entry, "desc.entry")?,
+            strings::read::<LABEL>(desc.label, "desc.label")?,
+            array(desc.accesses, desc.access_count, "desc.accesses")?,
+            array(desc.constants, desc.constant_count, "desc.constants")?,
         )
     };
     let mut accesses: Vec<Option<Access>> = Vec::new();
     accesses.try_reserve_exact(numbers.len()).map_err(|_| out_of_host_memory("the accesses"))?;
     for (index, &number) in numbers.iter().enumerate() {
         accesses.push(
-            access(number).ok_or_else(|| misuse("accesses", format_args!("element {index}: {number} is no access")))?,
+            access(number)
+                .ok_or_else(|| misuse("desc.accesses", format_args!("element {index}: {number} is no access")))?,
         );
     }
     let mut values: Vec<(u32, u32)> = Vec::new();
@@ -242,7 +243,7 @@ pub unsafe extern "C" fn tg_kernel_get_info(dev: tg_device, kernel: tg_kernel, o
         // SAFETY: the header asks for NULL or a struct that begins with its size.
         let (given, info) = unsafe { (structs::read(out.cast_const(), "out")?, Info::new(out, "out")?) };
         // SAFETY: the header asks for an array of `binding_capacity` elements.
-        let bindings = unsafe { array_mut(given.bindings, given.binding_capacity, "bindings") }?;
+        let bindings = unsafe { array_mut(given.bindings, given.binding_capacity, "out.bindings") }?;
         let details = device.kernel_info(kernel.into())?;
         for (to, from) in bindings.iter_mut().zip(&details.info.bindings) {
             let mut name = [0; TG_LABEL_CAPACITY];

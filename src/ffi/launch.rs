@@ -53,9 +53,14 @@ pub struct tg_launch_desc {
 
 versioned!(tg_launch_desc to kernel);
 
-const BINDINGS: UseFields =
-    UseFields { array: "bindings", access: "bindings.access", reserved: "bindings.reserved", auto: true };
-const EXTRA: UseFields = UseFields { array: "extra", access: "extra.access", reserved: "extra.reserved", auto: false };
+const BINDINGS: UseFields = UseFields {
+    array: "desc.bindings",
+    access: "desc.bindings.access",
+    reserved: "desc.bindings.reserved",
+    auto: true,
+};
+const EXTRA: UseFields =
+    UseFields { array: "desc.extra", access: "desc.extra.access", reserved: "desc.extra.reserved", auto: false };
 
 /// Enqueues a launch, or skips it.
 ///
@@ -85,8 +90,8 @@ pub unsafe extern "C" fn tg_launch(dev: tg_device, desc: *const tg_launch_desc) 
                 desc,
                 uses(desc.bindings, desc.binding_count, &BINDINGS)?,
                 uses(desc.extra, desc.extra_count, &EXTRA)?,
-                bytes(desc.push, desc.push_size, "push")?,
-                strings::read::<LABEL>(desc.label, "label")?,
+                bytes(desc.push, desc.push_size, "desc.push")?,
+                strings::read::<LABEL>(desc.label, "desc.label")?,
             )
         };
         device.launch(&LaunchDesc {
@@ -110,8 +115,10 @@ fn grid(desc: &tg_launch_desc) -> Result<LaunchGrid> {
         (_, false, false) => Ok(LaunchGrid::Groups(filled(desc.groups))),
         (false, true, false) => Ok(LaunchGrid::Threads(filled(desc.threads))),
         (false, false, true) => Ok(LaunchGrid::Indirect(desc.indirect.into())),
-        (true, ..) => Err(misuse("groups", format_args!("more than one of groups, threads and indirect is given"))),
-        (false, ..) => Err(misuse("threads", format_args!("both threads and indirect are given"))),
+        (true, ..) => {
+            Err(misuse("desc.groups", format_args!("more than one of groups, threads and indirect is given")))
+        }
+        (false, ..) => Err(misuse("desc.threads", format_args!("both threads and indirect are given"))),
     }
 }
 

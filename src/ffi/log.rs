@@ -84,7 +84,7 @@ impl Sink {
             TG_LOG_WARN => LevelFilter::WARN,
             TG_LOG_DEBUG => LevelFilter::DEBUG,
             TG_LOG_TRACE => LevelFilter::TRACE,
-            _ => return Err(misuse("log_level", format_args!("{level} is no level"))),
+            _ => return Err(misuse("desc.log_level", format_args!("{level} is no level"))),
         };
         Ok(Sink { callback, user_data, finalizer, level, label: label.into() })
     }

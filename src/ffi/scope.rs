@@ -30,7 +30,8 @@ pub struct tg_scope_desc {
 
 versioned!(tg_scope_desc to use_count);
 
-const USES: UseFields = UseFields { array: "uses", access: "uses.access", reserved: "uses.reserved", auto: false };
+const USES: UseFields =
+    UseFields { array: "desc.uses", access: "desc.uses.access", reserved: "desc.uses.reserved", auto: false };
 
 /// Opens a write scope, or skips the work.
 ///
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_de
         making("tg_scope_begin", dev, out, tg_scope::NULL, |device| {
             let desc = structs::read(desc, "desc")?;
             let uses = uses(desc.uses, desc.use_count, &USES)?;
-            let label = strings::read::<LABEL>(desc.label, "label")?;
+            let label = strings::read::<LABEL>(desc.label, "desc.label")?;
             let scope = device.scope_begin(&ScopeDesc {
                 stream: desc.stream,
                 uses: &uses,

@@ -170,7 +170,7 @@ pub(super) unsafe fn uses(at: *const tg_use, count: usize, fields: &UseFields) -
     let mut uses = Uses::new();
     uses.try_reserve(given.len()).map_err(|_| out_of_host_memory("the uses"))?;
     for (index, one) in given.iter().enumerate() {
-        reserved(one.reserved)
+        reserved(one.reserved, fields.reserved)
             .map_err(|_| misuse(fields.reserved, format_args!("element {index}: reserved members must be zero")))?;
         let access = match access(one.access) {
             Some(None) if !fields.auto => None,
