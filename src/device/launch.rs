@@ -34,7 +34,6 @@ impl<B: Backend> Core<B> {
     fn launch(&mut self, backend: &B, slot: u32, desc: &LaunchDesc<'_>, uses: &mut Vec<Use>) -> Result<Turn<()>> {
         let runs = self.kernel_of(desc)?;
         self.uses_of(desc, uses)?;
-        self.not_held(uses, "desc.bindings")?;
         let groups = group_counts(desc, runs.compiled.as_ref().map(|(_, info)| &**info), backend.limits());
         if let Grid::Groups(counts) = groups.0
             && counts.contains(&0)
@@ -42,6 +41,7 @@ impl<B: Backend> Core<B> {
             // A grid with a zero runs nothing, claims nothing, releases nothing (R18).
             return Ok(Turn::Done(()));
         }
+        self.not_held(uses, "desc.bindings")?;
         if let Some(error) = self.fail_lost(uses) {
             return Err(error);
         }
