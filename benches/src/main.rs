@@ -59,6 +59,10 @@ fn main() {
     if wanted(&["B4", "B5"]) {
         bench.single(wanted(&["B5"]));
     }
+    // Before the transfers, whose memory would hide what launches leave behind.
+    if wanted(&["B11"]) {
+        bench.memory();
+    }
     if wanted(&["B6"]) {
         bench.transfers();
     }
@@ -67,9 +71,6 @@ fn main() {
     }
     if wanted(&["B10"]) {
         bench.skipped();
-    }
-    if wanted(&["B11"]) {
-        bench.memory();
     }
 }
 
