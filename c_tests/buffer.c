@@ -371,9 +371,9 @@ TEST(a_write_may_refuse_to_wait) {
 
 TEST(the_memory_cap_is_kept) {
     tg_device_desc device_desc = test_device_desc();
-    device_desc.memory_cap = 16 << 20;
+    device_desc.memory_cap = 256 << 20;
     tg_device dev = test_device_with(&device_desc);
-    const tg_buffer_desc desc = desc_of(32 << 20);
+    const tg_buffer_desc desc = desc_of(512 << 20);
     tg_buffer large = {0};
     CHECK_RESULT(tg_buffer_create(dev, &desc, &large), TG_ERROR_OUT_OF_DEVICE_MEMORY);
     CHECK(large.id != 0);

@@ -27,13 +27,13 @@
 #endif
 
 static const struct {
-    const char *run, *broken, *repaired;
+    const char *run, *broken, *origin, *repaired;
     int spoilt; /* the one picture beside the composite that the fault reaches */
 } faults[] = {
-    [NO_FAULT] = {"clean", "", "", -1},
-    [BROKEN_SHADER] = {"broken shader", "kernel sobel", "shader rebuilt", 1},
-    [OUT_OF_MEMORY] = {"out of memory", "buffer blur scratch", "smaller tiles", 0},
-    [TAINTED] = {"tainted", "buffer curve", "bytes written", 2},
+    [NO_FAULT] = {"clean", "", "", "", -1},
+    [BROKEN_SHADER] = {"broken shader", "kernel sobel", "sobel", "shader rebuilt", 1},
+    [OUT_OF_MEMORY] = {"out of memory", "buffer blur scratch", "blur scratch", "smaller tiles", 0},
+    [TAINTED] = {"tainted", "buffer curve", "curve", "bytes written", 2},
 };
 
 static struct table table;
@@ -70,7 +70,7 @@ static void check_report(tg_report report, enum fault fault)
 {
     const char *run = faults[fault].run;
     tg_failure_info root = TG_FAILURE_INFO_INIT;
-    tg_step_info step = TG_STEP_INFO_INIT;
+    tg_step_info first = TG_STEP_INFO_INIT, step = TG_STEP_INFO_INIT;
     size_t roots = 0;
 
     tg_report_failure_count(report, &roots);
@@ -99,6 +99,8 @@ static void check_report(tg_report report, enum fault fault)
         expect(false, "%s: no path leads from the root to the composite", run);
         return;
     }
+    expect(tg_report_step(report, 0, 0, &first) == TG_OK && says(first.needed, faults[fault].origin),
+           "%s: the path starts at %s", run, first.needed.data);
     expect(step.kind == TG_STEP_SKIP && says(step.kernel, "composite"), "%s: the path ends at %s", run,
            step.kernel.data);
     expect(says(step.needed, picture_names[faults[fault].spoilt]), "%s: the composite lacked %s", run,
@@ -238,6 +240,8 @@ static bool run_broken(tg_device device, const struct picture *photo, enum fault
         return false;
     const bool same = files_equal(path, clean_path);
     expect(same, "%s: the composite is not the clean run's", repaired);
+    table_row(&table, "%s|%s|-|%s%s", repaired, faults[fault].broken, cure == TG_OK ? "repaired" : "failed: ",
+              cure == TG_OK ? "" : name_of(cure));
     if (spoilt == BLUR_COLUMNS)
         tell_stage(&p, repaired, BLUR_ROWS, "", "");
     tell_stage(&p, repaired, spoilt, "", "");

@@ -48,6 +48,8 @@ struct Kernel {
     declared: Vec<Option<Access>>,
     /// Empty while it works.
     broken: Set,
+    /// Its module says nothing.
+    unreadable: bool,
 }
 
 struct Scope {
@@ -108,9 +110,9 @@ impl World {
             ..Settings::default()
         };
         let streams = vec![0, 1, 2, rng.next() | 1 << 40, rng.next() | 1 << 50];
-        let device = Device::new(HostBackend::new(options), 1, settings, tracing::Dispatch::none());
+        let device = Device::new(HostBackend::new(options), 1, settings, Some(tracing::Dispatch::none()));
         World {
-            device: device.expect("the host device opens"),
+            device,
             model: Model::default(),
             rng,
             streams,
@@ -191,8 +193,9 @@ impl World {
             }
             Err(Error::Failed(fault, roots)) if seen.fired => {
                 self.model.fail(uses, roots.ids.first().copied());
-                let claims = uses.iter().any(|u| writes(u.access) && u.span.start < u.span.end);
-                match roots.ids.len() == usize::from(claims) {
+                // A failure of nothing is carried by nothing.
+                let claims = uses.iter().any(|u| writes(u.access));
+                match roots.ids.len() == 1 || !claims {
                     true => Ok(()),
                     false => Err(format!("{fault:?} has roots {:?}", roots.ids)),
                 }
@@ -293,7 +296,7 @@ impl World {
         ]);
         let token = self.rng.one_in(8);
         let huge = !token && room && self.rng.one_in(10);
-        let unallocated = !token && !huge && self.rng.one_in(12);
+        let unallocated = room && !token && !huge && self.rng.one_in(12);
         let size = if huge { 1 << 40 } else { self.rng.between(1, *self.rng.clone().pick(&[16, 64, 200])) };
         let memory = if token { BufferMemory::Token } else { BufferMemory::Managed(kind) };
         let desc = BufferDesc { size, memory, stream, label: "", tag: 0, unallocated };
@@ -307,15 +310,16 @@ impl World {
         self.buffers.push(Buffer { number, handle, token });
         let slice = Slice { buffer: handle, offset: 0, size: WHOLE };
         let answer = match answer {
-            Ok(()) if unallocated => match room && self.rng.one_in(2) {
-                true => {
-                    let error = ErrorDesc { code: 7, message: "never to be", label: "" };
-                    let root = self.device.fail_unallocated(handle, &error).map_err(|e| format!("{e:?}"))?;
-                    self.model.create(size, token, Set::from([root]), None);
-                    return Ok(());
-                }
-                false => self.device.buffer_allocate(handle, 0),
-            },
+            // It lacks memory from the start, for a reason the caller may replace.
+            Ok(()) if unallocated => {
+                let error = ErrorDesc { code: 7, message: "never to be", label: "" };
+                let root = match self.rng.one_in(2) {
+                    true => self.device.fail_unallocated(handle, &error),
+                    false => self.device.first_failure(&[slice]),
+                };
+                self.model.create(size, token, Set::from([root.map_err(|e| format!("{e:?}"))?]), None);
+                return Ok(());
+            }
             other => other,
         };
         let fired = seen.fired || self.seen().fired;
@@ -351,7 +355,10 @@ impl World {
         let seen = self.seen();
         match answer {
             Ok(()) => self.model.allocate(number, size),
-            Err(Error::Failed(_, roots)) if seen.fired => self.model.buffers[number].unallocated = ids(&roots),
+            Err(Error::Failed(_, roots)) if seen.fired => {
+                self.model.buffers[number].unallocated = ids(&roots);
+                self.model.buffers[number].size = size;
+            }
             other => return Err(format!("unexpected {other:?}")),
         }
         Ok(())
@@ -595,7 +602,7 @@ impl World {
         let mut code = shape.program.encode();
         if broken {
             let len = code.len();
-            code.truncate(self.rng.below(len as u64) as usize);
+            code.truncate(self.rng.below(len as u64 - 1) as usize);
         }
         let desc = KernelDesc {
             code: &code,
@@ -615,7 +622,7 @@ impl World {
             if handle.0 == 0 {
                 return Err(format!("no handle with {answer:?}"));
             }
-            self.kernels.push(Kernel { handle, shape: shape.clone(), declared: Vec::new(), broken: Set::new() });
+            self.kernels.push(Kernel { handle, shape: shape.clone(), declared: Vec::new(), broken: Set::new(), unreadable: false });
             (self.kernels.len() - 1, answer)
         };
         let handle = self.kernels[at].handle;
@@ -626,7 +633,7 @@ impl World {
             Err(Error::Failed(_, roots)) if (broken || seen.fired) && roots.ids.len() == 1 => ids(&roots),
             other => return Err(format!("unexpected {other:?}")),
         };
-        self.kernels[at] = Kernel { handle, shape, declared, broken: roots };
+        self.kernels[at] = Kernel { handle, shape, declared, broken: roots, unreadable: broken };
         Ok(())
     }
 
@@ -635,8 +642,9 @@ impl World {
             return self.kernel(true);
         }
         let at = self.rng.below(self.kernels.len() as u64) as usize;
-        let Kernel { handle, shape, declared, broken } = &self.kernels[at];
-        let (handle, shape, declared, broken) = (*handle, shape.clone(), declared.clone(), broken.clone());
+        let Kernel { handle, shape, declared, broken, unreadable } = &self.kernels[at];
+        let (handle, unreadable) = (*handle, *unreadable);
+        let (shape, declared, broken) = (shape.clone(), declared.clone(), broken.clone());
         let Some(counts) = self.memory() else { return Ok(()) };
         let room = self.model.buffers[counts].size.min(400);
         let counts = (room >= 12 && self.rng.one_in(6)).then(|| {
@@ -676,7 +684,7 @@ impl World {
             let silent = declared[i].or(Some(module)) == Some(truth);
             let said = if silent && self.rng.one_in(2) { None } else { Some(truth) };
             let inferred = match (module, counts) {
-                _ if !broken.is_empty() => Access::ReadWrite,
+                _ if unreadable => Access::ReadWrite,
                 (Access::Write, Some(_)) => Access::MayWrite,
                 (module, _) => module,
             };
@@ -702,7 +710,7 @@ impl World {
             LaunchDesc { stream, kernel: handle, bindings: &bindings, extra: &given, grid, push: &push, label: "", tag: 0 };
         let answer = self.device.launch(&desc);
         self.note(format!("launch {handle:?} over {uses:?}, {grid:?}, on {stream} -> {answer:?}"));
-        if matches!(grid, LaunchGrid::Groups([0, _, _])) && !self.model.held(&uses) {
+        if matches!(grid, LaunchGrid::Groups([0, _, _])) {
             return self.nothing(answer);
         }
         let run =
@@ -759,14 +767,14 @@ impl World {
             Call::PageCreate,
             Call::PageWrite,
         ]);
-        self.injected += 1;
         let (code, times) = match self.rng.below(3) {
             0 => (Code::OutOfDeviceMemory, self.rng.between(1, 2)),
             1 => (Code::OutOfHostMemory, self.rng.between(1, 2)),
             _ => (Code::Driver, 1),
         };
-        self.note(format!("inject {call:?}, {code:?}, {times} times: fault <{}>", self.injected));
         for _ in 0..times {
+            self.injected += 1;
+            self.note(format!("inject {call:?}, {code:?}: fault <{}>", self.injected));
             self.device.backend().inject(call, 1, fault(code, format!("fault <{}>", self.injected)), false);
         }
         Ok(())
@@ -953,7 +961,11 @@ fn run(seed: u64, steps: &[u64]) -> Result<(), (String, Vec<String>)> {
         Ok(Err(wrong)) => wrong,
         Err(panic) => format!("panicked: {}", tidegate::failure::panic_message(&*panic)),
     };
-    let trace = std::mem::take(&mut world.trace);
+    let mut trace = std::mem::take(&mut world.trace);
+    if std::env::var_os("TIDEGATE_LOG_EVENTS").is_some() {
+        trace.extend(world.device.backend().take_log().iter().map(|event| format!("{event:?}")));
+    }
+    trace.extend(world.device.backend().check().into_iter().map(|complaint| format!("order: {complaint}")));
     // A device in a state nobody foresaw must not hide what brought it there.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(world)));
     Err((wrong, trace))

@@ -185,27 +185,27 @@ pub unsafe extern "C" fn tg_device_create(desc: *const tg_device_desc, out: *mut
 unsafe fn create(desc: *const tg_device_desc) -> Result<tg_device> {
     // SAFETY: the same contract.
     let desc = unsafe { structs::read(desc, "desc") }?;
-    reserved(desc.reserved)?;
-    reserved(desc.reserved2)?;
-    let flags = flags(desc.flags, FLAGS)?;
+    reserved(desc.reserved, "desc.reserved")?;
+    reserved(desc.reserved2, "desc.reserved2")?;
+    let flags = flags(desc.flags, FLAGS, "desc.flags")?;
     let settings = Settings {
-        slots: number(desc.slots, MOST_SLOTS, Settings::default().slots, "slots")?,
-        max_recorded: number(desc.max_recorded, MOST_RECORDED, Settings::default().max_recorded, "max_recorded")?,
-        max_pending: number(desc.max_pending, MOST_PENDING, Settings::default().max_pending, "max_pending")?,
+        slots: number(desc.slots, MOST_SLOTS, Settings::default().slots, "desc.slots")?,
+        max_recorded: number(desc.max_recorded, MOST_RECORDED, Settings::default().max_recorded, "desc.max_recorded")?,
+        max_pending: number(desc.max_pending, MOST_PENDING, Settings::default().max_pending, "desc.max_pending")?,
         memory_cap: desc.memory_cap,
-        staging_size: number(desc.staging_size, MOST_STAGING, Settings::default().staging_size, "staging_size")?,
+        staging_size: number(desc.staging_size, MOST_STAGING, Settings::default().staging_size, "desc.staging_size")?,
         track_uninitialized: flags & TG_DEVICE_TRACK_UNINITIALIZED != 0,
         isolate_buffers: flags & TG_DEVICE_ISOLATE_BUFFERS != 0,
     };
     // SAFETY: the contract covers the descriptor's strings.
     let (name, label) = unsafe {
-        (strings::read::<TG_NAME_CAPACITY>(desc.name, "name")?, strings::read::<LABEL>(desc.label, "label")?)
+        (strings::read::<TG_NAME_CAPACITY>(desc.name, "desc.name")?, strings::read::<LABEL>(desc.label, "desc.label")?)
     };
     let options = runtime::options(&desc, flags, name.as_str())?;
     let sink = Sink::new(desc.log, desc.log_user_data, desc.log_finalizer, desc.log_level, label.as_str())?;
     match desc.scheduling {
         TG_SCHEDULING_EVENT | TG_SCHEDULING_INTERLEAVE | TG_SCHEDULING_SEQUENCE => {}
-        other => return Err(misuse("scheduling", format_args!("{other} is no scheduling"))),
+        other => return Err(misuse("desc.scheduling", format_args!("{other} is no scheduling"))),
     }
     // Every argument is in order: from here on there are only failures, and the caller's log data is ours to free.
     let dispatch = sink.dispatch();
@@ -285,8 +285,9 @@ pub extern "C" fn tg_device_status(dev: tg_device) -> tg_result {
 ///
 /// \param dev The device.
 /// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER.
-/// \returns TG_OK; TG_TIMEOUT; TG_ERROR_DEVICE_LOST; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
-///          TG_ERROR_STALE_HANDLE.
+/// \returns TG_OK; TG_TIMEOUT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE;
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the driver refuses work;
+///          TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Holds no other thread up.
 /// \claims Nothing of its own. Work that a flush cannot hand to the driver claims what it was to write.
 #[unsafe(no_mangle)]
@@ -375,12 +376,12 @@ pub unsafe extern "C" fn tg_device_report(dev: tg_device, out: *mut tg_report) -
     // SAFETY: the header asks for NULL or a writable handle.
     unsafe {
         making("tg_device_report", dev, out, tg_report::NULL, |device| {
-            Ok((reports::add(device.report_device())?, Ok(())))
+            Ok((reports::add(device.report_device(), "")?, Ok(())))
         })
     }
 }
 
-/// Lists every claimed range on a device, in the order of the buffers' creation, without waiting.
+/// Lists every claimed range on a device, buffer by buffer, ascending in each, without waiting.
 ///
 /// \param dev The device.
 /// \param out An array to fill; may be NULL when capacity is 0.

@@ -22,11 +22,13 @@ pub struct tg_report_info {
     pub code: tg_result,
     /// The VkResult behind the answer, or 0.
     pub vk_result: i32,
+    /// The Vulkan function that returned it, or empty.
+    pub vk_function: tg_str,
     /// The function that gave the answer; empty when the report was asked for directly.
     pub function: tg_str,
     /// Misuse: the parameter, or the member of its struct, as this header spells it. Otherwise empty.
     pub field: tg_str,
-    /// What the answer says beyond its code.
+    /// What the answer says beyond its code, or empty.
     pub message: tg_str,
     /// The roots it lists; tg_report_failure gives each.
     pub failure_count: usize,
@@ -159,13 +161,14 @@ pub unsafe extern "C" fn tg_last_report(out: *mut tg_report) -> tg_result {
     call("tg_last_report", || {
         // SAFETY: the header asks for NULL or a writable handle.
         let out = unsafe { Out::new(out, "out") }?.preset(tg_report::NULL);
-        out.set(reports::add(on_record())?);
+        let (report, vk_function) = on_record();
+        out.set(reports::add(report, vk_function)?);
         Ok(())
     })
 }
 
-/// The report of what this thread has on record.
-fn on_record() -> Report {
+/// The report of what this thread has on record, and the Vulkan function behind it.
+fn on_record() -> (Report, &'static str) {
     let told = record::last();
     let device = if told.roots.ids.is_empty() { None } else { devices::by_serial(told.device) };
     let mut report = device.map_or_else(
@@ -185,12 +188,8 @@ fn on_record() -> Report {
     told.field.clone_into(&mut report.field);
     report.code = told.code;
     report.vk_result = told.vk_result;
-    report.message = match (told.vk_function, told.message.as_str()) {
-        ("", "") => told.code.meaning().to_owned(),
-        ("", message) => message.to_owned(),
-        (vk_function, message) => format!("{vk_function}: {message}"),
-    };
-    report
+    report.message = told.message;
+    (report, told.vk_function)
 }
 
 /// Makes a report on the roots that claim any of some bytes, with their paths to them, as far as is known without
@@ -216,7 +215,7 @@ pub unsafe extern "C" fn tg_report_slices(
     unsafe {
         making("tg_report_slices", dev, out, tg_report::NULL, |device| {
             let report = device.report_slices(self::slices(slices, count)?)?;
-            Ok((reports::add(report)?, Ok(())))
+            Ok((reports::add(report, "")?, Ok(())))
         })
     }
 }
@@ -240,6 +239,7 @@ pub unsafe extern "C" fn tg_report_get_info(report: tg_report, out: *mut tg_repo
             struct_size: 0,
             code: report.code as tg_result,
             vk_result: report.vk_result,
+            vk_function: kept.vk_function.borrow(),
             function: kept.function.borrow(),
             field: kept.field.borrow(),
             message: kept.message.borrow(),

@@ -12,6 +12,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 /// A report that was handed out. Nothing in it moves or changes until it is released.
 pub(super) struct Kept {
     report: failure::Report,
+    /// The Vulkan function behind the answer.
+    pub(super) vk_function: Lent,
     /// The function that gave the answer.
     pub(super) function: Lent,
     /// The field that was wrong.
@@ -70,7 +72,7 @@ impl KeptStep {
 }
 
 impl Kept {
-    fn new(report: failure::Report) -> Kept {
+    fn new(report: failure::Report, vk_function: &str) -> Kept {
         let lend = |text: &String| Lent::new(text);
         let step = |step: &failure::Step| KeptStep {
             kernel: Lent::new(&step.kernel),
@@ -88,6 +90,7 @@ impl Kept {
             path: failure.path.iter().map(step).collect(),
         });
         Kept {
+            vk_function: Lent::new(vk_function),
             function: Lent::new(&report.function),
             field: Lent::new(&report.field),
             message: Lent::new(&report.message),
@@ -127,9 +130,9 @@ pub(super) fn step_number(kind: StepKind) -> u32 {
 static REPORTS: LazyLock<RwLock<HandleTable<Arc<Kept>>>> =
     LazyLock::new(|| RwLock::new(HandleTable::new(HandleKind::Report, 0)));
 
-/// Keeps a report until the caller releases it.
-pub(super) fn add(report: failure::Report) -> Result<tg_report> {
-    let kept = Arc::new(Kept::new(report));
+/// Keeps a report, and the Vulkan function behind its answer, until the caller releases it.
+pub(super) fn add(report: failure::Report, vk_function: &str) -> Result<tg_report> {
+    let kept = Arc::new(Kept::new(report, vk_function));
     let handle = REPORTS
         .write()
         .insert(kept)

@@ -30,11 +30,14 @@ pub(super) fn describe(index: u32) -> Result<tg_device_info> {
 pub(super) fn options(desc: &tg_device_desc, flags: u64, name: &str) -> Result<Options> {
     let criteria = TG_SELECT_INDEX | TG_SELECT_NAME | TG_SELECT_UUID | TG_SELECT_TYPE;
     if desc.select & !criteria != 0 {
-        return Err(misuse("select", format_args!("{:#x} has criteria that this version does not know", desc.select)));
+        return Err(misuse(
+            "desc.select",
+            format_args!("{:#x} has criteria that this version does not know", desc.select),
+        ));
     }
     let by = |criterion: u32| desc.select & criterion != 0;
     if by(TG_SELECT_NAME) && name.is_empty() {
-        return Err(misuse("name", format_args!("an empty name selects nothing")));
+        return Err(misuse("desc.name", format_args!("an empty name selects nothing")));
     }
     let device_type = match desc.r#type {
         TG_DEVICE_TYPE_OTHER => DeviceType::Other,
@@ -42,7 +45,7 @@ pub(super) fn options(desc: &tg_device_desc, flags: u64, name: &str) -> Result<O
         TG_DEVICE_TYPE_DISCRETE => DeviceType::Discrete,
         TG_DEVICE_TYPE_VIRTUAL => DeviceType::Virtual,
         TG_DEVICE_TYPE_CPU => DeviceType::Cpu,
-        other => return Err(misuse("type", format_args!("{other} is no type of device"))),
+        other => return Err(misuse("desc.type", format_args!("{other} is no type of device"))),
     };
     // SAFETY: the header asks for vkGetInstanceProcAddr cast to tg_proc; casting a function pointer back to its own
     // type is what makes it callable again.

@@ -40,6 +40,15 @@ macro_rules! versioned {
 }
 pub(super) use versioned;
 
+/// How a report spells the size of a struct.
+fn size_field(of: &'static str) -> &'static str {
+    match of {
+        "desc" => "desc.struct_size",
+        "error" => "error.struct_size",
+        _ => "out.struct_size",
+    }
+}
+
 /// Reads and checks the size a versioned struct begins with.
 ///
 /// # Safety
@@ -52,9 +61,9 @@ unsafe fn struct_size<T: Versioned>(at: *const T, field: &'static str) -> Result
     let size = unsafe { at.cast::<usize>().read_unaligned() };
     match size {
         _ if size < T::LEAST => {
-            Err(misuse("struct_size", format_args!("{size} bytes are fewer than the {} of {field}", T::LEAST)))
+            Err(misuse(size_field(field), format_args!("{size} bytes are fewer than the {} of {field}", T::LEAST)))
         }
-        _ if size > LONGEST => Err(misuse("struct_size", format_args!("no version of {field} has {size} bytes"))),
+        _ if size > LONGEST => Err(misuse(size_field(field), format_args!("no version of {field} has {size} bytes"))),
         _ => Ok(size),
     }
 }
@@ -70,7 +79,7 @@ pub(super) unsafe fn read<T: Versioned>(at: *const T, field: &'static str) -> Re
     // SAFETY: the contract says that `size` bytes can be read, and `known` is no more.
     let tail = unsafe { std::slice::from_raw_parts(at.cast::<u8>().add(known), size - known) };
     if tail.iter().any(|&byte| byte != 0) {
-        return Err(misuse("struct_size", format_args!("{field} uses members that this version does not know")));
+        return Err(misuse(size_field(field), format_args!("{field} uses members that this version does not know")));
     }
     let mut value = MaybeUninit::<T>::zeroed();
     // SAFETY: `known` bytes can be read by the contract and written because `T` is no shorter; the two do not overlap.
@@ -178,18 +187,18 @@ fn check_array<T>(at: *const T, count: usize, field: &'static str) -> Result {
 }
 
 /// A reserved member must be zero, so that it can mean something later.
-pub(super) fn reserved(value: u32) -> Result {
+pub(super) fn reserved(value: u32, field: &'static str) -> Result {
     match value {
         0 => Ok(()),
-        _ => Err(misuse("reserved", format_args!("reserved members must be zero, not {value}"))),
+        _ => Err(misuse(field, format_args!("reserved members must be zero, not {value}"))),
     }
 }
 
 /// Flags beyond the known ones are errors, so that they can mean something later.
-pub(super) fn flags(value: u64, known: u64) -> Result<u64> {
+pub(super) fn flags(value: u64, known: u64, field: &'static str) -> Result<u64> {
     match value & !known {
         0 => Ok(value),
-        unknown => Err(misuse("flags", format_args!("this version does not know the flags {unknown:#x}"))),
+        unknown => Err(misuse(field, format_args!("this version does not know the flags {unknown:#x}"))),
     }
 }
 
@@ -240,13 +249,16 @@ mod tests {
         let mut words = sample(40);
         assert!(read_sample(&words).is_ok());
         words[4] = 1;
-        assert!(matches!(read_sample(&words), Err(Error::Misuse(m)) if m.field == "struct_size"));
+        assert!(matches!(read_sample(&words), Err(Error::Misuse(m)) if m.field == "desc.struct_size"));
     }
 
     #[test]
     fn a_size_no_version_had_is_refused() {
         for size in [0, 8, 15, LONGEST + 1, usize::MAX] {
-            assert!(matches!(read_sample(&sample(size)), Err(Error::Misuse(m)) if m.field == "struct_size"), "{size}");
+            assert!(
+                matches!(read_sample(&sample(size)), Err(Error::Misuse(m)) if m.field == "desc.struct_size"),
+                "{size}"
+            );
         }
         // SAFETY: NULL is accepted.
         let null = unsafe { read(std::ptr::null::<Sample>(), "desc") };

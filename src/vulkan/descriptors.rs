@@ -57,8 +57,7 @@ impl DescriptorCache {
         let same = |entry: &Entry| entry.kernel == kernel.serial() && entry.places[..] == places[..];
         if self.entries.find(hash, same).is_none() {
             let sets = self.make(gpu, kernel, bindings)?;
-            let entry =
-                Entry { hash, kernel: kernel.serial(), places: SmallVec::from_slice(&places), sets };
+            let entry = Entry { hash, kernel: kernel.serial(), places: SmallVec::from_slice(&places), sets };
             self.entries.insert_unique(hash, entry, |entry| entry.hash);
         }
         Ok(self.entries.find(hash, same).map_or(&[], |entry| &entry.sets))
@@ -84,14 +83,12 @@ impl DescriptorCache {
                 }
             };
             let pool = &mut self.pools[index];
-            let info =
-                vk::DescriptorSetAllocateInfo::default().descriptor_pool(pool.raw).set_layouts(layouts);
+            let info = vk::DescriptorSetAllocateInfo::default().descriptor_pool(pool.raw).set_layouts(layouts);
             let mut sets: SmallVec<[vk::DescriptorSet; 2]> =
                 SmallVec::from_elem(vk::DescriptorSet::null(), layouts.len());
             // SAFETY: pool and layouts are alive, the pool is this recording's alone, `sets` has room for each layout.
-            let result = unsafe {
-                (gpu.raw.fp_v1_0().allocate_descriptor_sets)(gpu.raw.handle(), &info, sets.as_mut_ptr())
-            };
+            let result =
+                unsafe { (gpu.raw.fp_v1_0().allocate_descriptor_sets)(gpu.raw.handle(), &info, sets.as_mut_ptr()) };
             match result {
                 vk::Result::SUCCESS => {
                     pool.left = (pool.left.0 - need.0, pool.left.1 - need.1);
@@ -126,8 +123,7 @@ impl DescriptorCache {
         self.pools.retain_mut(|pool| {
             pool.left = pool.room;
             // SAFETY: no set of the pool is used by unfinished work.
-            let result =
-                unsafe { gpu.raw.reset_descriptor_pool(pool.raw, vk::DescriptorPoolResetFlags::empty()) };
+            let result = unsafe { gpu.raw.reset_descriptor_pool(pool.raw, vk::DescriptorPoolResetFlags::empty()) };
             if result.is_err() {
                 // SAFETY: as above; the pool is forgotten.
                 unsafe { gpu.raw.destroy_descriptor_pool(pool.raw, None) };
@@ -149,9 +145,7 @@ impl DescriptorCache {
 impl Pool {
     fn create(gpu: &Gpu, need: (u32, u32)) -> Result<Pool, Fault> {
         let room = (need.0.max(POOL_SETS), need.1.max(POOL_DESCRIPTORS));
-        let sizes = [vk::DescriptorPoolSize::default()
-            .ty(vk::DescriptorType::STORAGE_BUFFER)
-            .descriptor_count(room.1)];
+        let sizes = [vk::DescriptorPoolSize::default().ty(vk::DescriptorType::STORAGE_BUFFER).descriptor_count(room.1)];
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(room.0).pool_sizes(&sizes);
         // SAFETY: the device is alive.
         let raw = unsafe { gpu.raw.create_descriptor_pool(&info, None) }

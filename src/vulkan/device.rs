@@ -132,9 +132,7 @@ impl Gpu {
         // SAFETY: everything asked for was probed on this very device, and every pointer outlives the call.
         let raw = unsafe { instance.raw.create_device(probed.physical, &info, None) }.map_err(|result| {
             let code = match fault::code(result) {
-                crate::code::Code::Unsupported | crate::code::Code::Driver => {
-                    crate::code::Code::InitializationFailed
-                }
+                crate::code::Code::Unsupported | crate::code::Code::Driver => crate::code::Code::InitializationFailed,
                 code => code,
             };
             let doing = format!("for {:?}", probed.description.name);
@@ -158,9 +156,7 @@ impl Gpu {
         Ok(Gpu {
             push: push.then(|| khr::push_descriptor::Device::new(&instance.raw, &raw)),
             debug: instance.debug_utils.then(|| ext::debug_utils::Device::new(&instance.raw, &raw)),
-            device_fault: probed
-                .device_fault
-                .then(|| ext::device_fault::Device::new(&instance.raw, &raw)),
+            device_fault: probed.device_fault.then(|| ext::device_fault::Device::new(&instance.raw, &raw)),
             synchronization2,
             robustness2,
             queues,

@@ -150,8 +150,9 @@ impl Instance {
         if debug_utils {
             let loaded = ext::debug_utils::Instance::new(&instance.entry, &instance.raw);
             // SAFETY: the extension is enabled; `messages` outlives the messenger, see `Drop`.
-            let messenger = unsafe { loaded.create_debug_utils_messenger(&messenger_info(&instance.messages), None) }
-                .map_err(|result| fault(result, "vkCreateDebugUtilsMessengerEXT", "for validation messages"))?;
+            let messenger =
+                unsafe { loaded.create_debug_utils_messenger(&messenger_info(&instance.messages), None) }
+                    .map_err(|result| fault(result, "vkCreateDebugUtilsMessengerEXT", "for validation messages"))?;
             instance.messenger = Some((loaded, messenger));
         }
         Ok(instance)

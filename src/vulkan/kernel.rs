@@ -72,8 +72,8 @@ impl Kernel {
         let numbers: SmallVec<[(u32, u32); INLINE_BINDINGS]> =
             build.info.bindings.iter().map(|binding| (binding.set, binding.binding)).collect();
         let one_set = numbers.first().map(|first| first.0).filter(|set| numbers.iter().all(|n| n.0 == *set));
-        let pushed_set = one_set
-            .filter(|_| gpu.push.is_some() && numbers.len() <= gpu.probed.max_push_descriptors as usize);
+        let pushed_set =
+            one_set.filter(|_| gpu.push.is_some() && numbers.len() <= gpu.probed.max_push_descriptors as usize);
         // Whatever fails below, dropping this destroys what was made.
         let mut kernel = Kernel {
             pipeline: vk::Pipeline::null(),
@@ -121,13 +121,9 @@ impl Kernel {
     }
 
     fn make_layout(&mut self) -> Result<(), Fault> {
-        let push = [vk::PushConstantRange::default()
-            .stage_flags(vk::ShaderStageFlags::COMPUTE)
-            .size(self.push_size)];
+        let push = [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(self.push_size)];
         let ranges = if self.push_size > 0 { &push[..] } else { &[] };
-        let info = vk::PipelineLayoutCreateInfo::default()
-            .set_layouts(&self.set_layouts)
-            .push_constant_ranges(ranges);
+        let info = vk::PipelineLayoutCreateInfo::default().set_layouts(&self.set_layouts).push_constant_ranges(ranges);
         // SAFETY: the device and the set layouts are alive.
         self.layout = unsafe { self.gpu.raw.create_pipeline_layout(&info, None) }
             .map_err(|result| fault(result, "vkCreatePipelineLayout", "for a kernel"))?;
@@ -150,9 +146,7 @@ impl Kernel {
             .constants
             .iter()
             .enumerate()
-            .map(|(i, &(id, _))| {
-                vk::SpecializationMapEntry::default().constant_id(id).offset(4 * i as u32).size(4)
-            })
+            .map(|(i, &(id, _))| vk::SpecializationMapEntry::default().constant_id(id).offset(4 * i as u32).size(4))
             .collect();
         let values: SmallVec<[u8; 32]> = build.constants.iter().flat_map(|&(_, value)| value.to_ne_bytes()).collect();
         let specialization = vk::SpecializationInfo::default().map_entries(&entries).data(&values);
@@ -226,11 +220,7 @@ impl Kernel {
     }
 
     /// Calls with one write for each run of bindings; their sets are for the caller to fill in.
-    pub(super) fn with_writes(
-        &self,
-        bindings: &[Binding<'_, Page>],
-        then: impl FnOnce(&[vk::WriteDescriptorSet<'_>]),
-    ) {
+    pub(super) fn with_writes(&self, bindings: &[Binding<'_, Page>], then: impl FnOnce(&[vk::WriteDescriptorSet<'_>])) {
         let infos: SmallVec<[vk::DescriptorBufferInfo; INLINE_BINDINGS]> = bindings
             .iter()
             .map(|binding| vk::DescriptorBufferInfo {

@@ -19,9 +19,7 @@ const LIBRARY: &str = if cfg!(target_os = "windows") {
 pub(super) fn open(get_instance_proc_addr: Option<vk::PFN_vkGetInstanceProcAddr>) -> Result<ash::Entry, Fault> {
     let entry = match get_instance_proc_addr {
         // SAFETY: the caller vouches that its function behaves as `vkGetInstanceProcAddr`.
-        Some(get_instance_proc_addr) => unsafe {
-            ash::Entry::from_static_fn(ash::StaticFn { get_instance_proc_addr })
-        },
+        Some(get_instance_proc_addr) => unsafe { ash::Entry::from_static_fn(ash::StaticFn { get_instance_proc_addr }) },
         // SAFETY: opening the platform's Vulkan loader runs its initializers, which are made for that.
         None => unsafe { ash::Entry::load() }.map_err(|error| {
             Fault::new(

@@ -258,9 +258,8 @@ impl Memory {
         // SAFETY: the allocation was made for this buffer's requirements and nothing else is bound there.
         let bound = unsafe { self.gpu.raw.bind_buffer_memory(buffer, allocation.memory(), allocation.offset()) };
         page.allocation = Some(allocation);
-        bound.map_err(|result| {
-            fault::fault(result, "vkBindBufferMemory", format_args!("for a page of {size} bytes"))
-        })?;
+        bound
+            .map_err(|result| fault::fault(result, "vkBindBufferMemory", format_args!("for a page of {size} bytes")))?;
         Ok(page)
     }
 
@@ -291,9 +290,8 @@ impl Memory {
         if !page.source.flags.contains(vk::MemoryPropertyFlags::HOST_COHERENT) {
             let range = page.atoms(offset, bytes.len() as u64);
             // SAFETY: the range is mapped and made of whole atoms.
-            let result = unsafe {
-                (self.gpu.raw.fp_v1_0().invalidate_mapped_memory_ranges)(self.gpu.raw.handle(), 1, &range)
-            };
+            let result =
+                unsafe { (self.gpu.raw.fp_v1_0().invalidate_mapped_memory_ranges)(self.gpu.raw.handle(), 1, &range) };
             check(result, "vkInvalidateMappedMemoryRanges", || format_args!("before a host read"))?;
         }
         // SAFETY: the range lies in the mapped page, and the work that wrote it completed.
@@ -315,10 +313,9 @@ fn host_address(page: &Page, offset: u64, len: usize) -> Result<NonNull<u8>, Fau
     match page.mapped() {
         // SAFETY: the offset lies in the page, all of which is mapped.
         Some(base) if inside => Ok(unsafe { base.add(offset as usize) }),
-        Some(_) => Err(Fault::new(
-            Code::Internal,
-            format!("bytes {offset}+{len} are outside a page of {} bytes", page.size),
-        )),
+        Some(_) => {
+            Err(Fault::new(Code::Internal, format!("bytes {offset}+{len} are outside a page of {} bytes", page.size)))
+        }
         None => Err(Fault::new(Code::Internal, "the page's memory is not visible to the host")),
     }
 }
@@ -433,8 +430,7 @@ mod tests {
 
     #[test]
     fn one_type_serves_all_and_none_is_said() {
-        let software =
-            memory(&[Flags::DEVICE_LOCAL | Flags::HOST_VISIBLE | Flags::HOST_COHERENT | Flags::HOST_CACHED]);
+        let software = memory(&[Flags::DEVICE_LOCAL | Flags::HOST_VISIBLE | Flags::HOST_COHERENT | Flags::HOST_CACHED]);
         for kind in [MemoryKind::Device, MemoryKind::Upload, MemoryKind::Readback] {
             assert_eq!(choose(&software, 1, kind).map(|source| source.index), Ok(0));
             assert_eq!(choose(&software, 0, kind).err().map(|fault| fault.code), Some(Code::Unsupported));

@@ -88,9 +88,7 @@ impl Messages {
 /// What the messenger asks to be told.
 pub(super) fn messenger_info(messages: &Messages) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
     vk::DebugUtilsMessengerCreateInfoEXT::default()
-        .message_severity(
-            vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR,
-        )
+        .message_severity(vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR)
         .message_type(
             vk::DebugUtilsMessageTypeFlagsEXT::GENERAL
                 | vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION
@@ -130,12 +128,56 @@ unsafe extern "system" fn receive(
                 }
             });
         }
-        let level = if severity.contains(vk::DebugUtilsMessageSeverityFlagsEXT::ERROR) {
-            Level::Error
-        } else {
-            Level::Warning
-        };
+        let level =
+            if severity.contains(vk::DebugUtilsMessageSeverityFlagsEXT::ERROR) { Level::Error } else { Level::Warning };
         messages.push(level, text);
     });
     vk::FALSE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fault_tests::ONE_TEST;
+    use super::*;
+    use std::ffi::CString;
+
+    fn say(messages: &Messages, text: &str, types: vk::DebugUtilsMessageTypeFlagsEXT) {
+        let text = CString::new(text).expect("no NUL");
+        let data = vk::DebugUtilsMessengerCallbackDataEXT::default().message(&text);
+        let user = std::ptr::from_ref(messages).cast_mut().cast();
+        // SAFETY: both pointers are alive and of the types the callback expects.
+        let answer = unsafe { receive(vk::DebugUtilsMessageSeverityFlagsEXT::ERROR, types, &data, user) };
+        assert_eq!(answer, vk::FALSE, "the call goes on");
+    }
+
+    #[test]
+    fn a_message_goes_onto_the_fault_of_its_operation_only() {
+        use super::super::fault::fault;
+        use vk::DebugUtilsMessageTypeFlagsEXT as Types;
+        let _counted = ONE_TEST.lock();
+        let messages = Messages::new(Dispatch::none());
+        say(&messages, "from before", Types::VALIDATION);
+        begin_operation();
+        say(&messages, "the size is wrong", Types::VALIDATION);
+        say(&messages, "loading a driver", Types::GENERAL);
+        let told = |fault: crate::error::Fault| fault.message.into_string();
+        let first = told(fault(vk::Result::ERROR_UNKNOWN, "vkCreateBuffer", "for a page"));
+        assert!(first.contains("validation: the size is wrong"), "{first}");
+        assert!(!first.contains("before") && !first.contains("driver"), "{first}");
+        let second = told(fault(vk::Result::ERROR_UNKNOWN, "vkCreateBuffer", "for a page"));
+        assert!(!second.contains("validation"), "{second}");
+    }
+
+    #[test]
+    fn what_nobody_takes_stays_bounded() {
+        let _counted = ONE_TEST.lock();
+        let messages = Messages::new(Dispatch::none());
+        for i in 0..10 * KEPT {
+            say(&messages, &format!("message {i}"), vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION);
+        }
+        assert_eq!(messages.queue.lock().len(), KEPT);
+        assert_eq!(COLLECTED.with_borrow(Vec::len), KEPT);
+        messages.flush();
+        assert!(messages.queue.lock().is_empty());
+    }
 }

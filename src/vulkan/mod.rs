@@ -7,6 +7,8 @@
 mod descriptors;
 mod device;
 mod fault;
+#[cfg(test)]
+mod fault_tests;
 mod indirect;
 mod instance;
 mod kernel;
@@ -127,10 +129,7 @@ pub fn device_count(get_instance_proc_addr: Option<GetInstanceProcAddr>) -> Resu
 }
 
 /// The device at a place of the enumeration.
-pub fn describe(
-    get_instance_proc_addr: Option<GetInstanceProcAddr>,
-    index: u32,
-) -> Result<DeviceDescription, Fault> {
+pub fn describe(get_instance_proc_addr: Option<GetInstanceProcAddr>, index: u32) -> Result<DeviceDescription, Fault> {
     let devices = physical::enumerate_devices(&plain_instance(get_instance_proc_addr)?)?;
     let count = devices.len();
     devices
@@ -307,9 +306,8 @@ impl backend::Backend for Backend {
         let spirv::Module { words, info, needs } =
             spirv::inspect(&source, &modules::limits(&self.gpu, self.limits.max_bindings))
                 .map_err(|rejected| Rejected { fault: rejected.fault, info: rejected.info })?;
-        let built = needs
-            .check(|feature| modules::has(&self.gpu, feature))
-            .and_then(|()| self.build(&source, &words, &info));
+        let built =
+            needs.check(|feature| modules::has(&self.gpu, feature)).and_then(|()| self.build(&source, &words, &info));
         match built {
             Ok(kernel) => Ok((kernel, info)),
             Err(fault) => Err(Rejected { fault, info: Some(info) }),

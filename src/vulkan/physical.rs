@@ -82,10 +82,7 @@ impl Select {
         self.index.is_none_or(|index| index == device.index)
             && self.uuid.is_none_or(|uuid| uuid == device.uuid)
             && self.device_type.is_none_or(|device_type| device_type == device.device_type)
-            && self
-                .name
-                .as_ref()
-                .is_none_or(|name| device.name.to_lowercase().contains(&name.to_lowercase()))
+            && self.name.as_ref().is_none_or(|name| device.name.to_lowercase().contains(&name.to_lowercase()))
     }
 }
 
@@ -314,9 +311,8 @@ fn probe(instance: &Instance, index: u32, physical: vk::PhysicalDevice) -> Resul
     // SAFETY: `physical` comes from this instance.
     let memory = unsafe { raw.get_physical_device_memory_properties(physical) };
 
-    let text = |name: Result<&std::ffi::CStr, _>| {
-        name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-    };
+    let text =
+        |name: Result<&std::ffi::CStr, _>| name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let description = DeviceDescription {
         index,
         name: text(basic.device_name_as_c_str()),
@@ -338,10 +334,7 @@ fn probe(instance: &Instance, index: u32, physical: vk::PhysicalDevice) -> Resul
         heaps: memory
             .memory_heaps_as_slice()
             .iter()
-            .map(|heap| Heap {
-                size: heap.size,
-                device_local: heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL),
-            })
+            .map(|heap| Heap { size: heap.size, device_local: heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL) })
             .collect(),
         lacking: lacking.join(", "),
     };

@@ -52,10 +52,8 @@ impl Queue {
                 (result, "vkQueueSubmit2")
             }
             None => {
-                let (semaphores, values): (
-                    SmallVec<[vk::Semaphore; INLINE_WAITS]>,
-                    SmallVec<[u64; INLINE_WAITS]>,
-                ) = waits.unzip();
+                let (semaphores, values): (SmallVec<[vk::Semaphore; INLINE_WAITS]>, SmallVec<[u64; INLINE_WAITS]>) =
+                    waits.unzip();
                 let stages: SmallVec<[vk::PipelineStageFlags; INLINE_WAITS]> =
                     semaphores.iter().map(|_| vk::PipelineStageFlags::ALL_COMMANDS).collect();
                 let signals = [signal.0];
@@ -72,8 +70,7 @@ impl Queue {
                     .push_next(&mut timeline);
                 let _one_at_a_time = self.lock.lock();
                 // SAFETY: as above.
-                let result =
-                    unsafe { (gpu.raw.fp_v1_0().queue_submit)(self.raw, 1, &submit, vk::Fence::null()) };
+                let result = unsafe { (gpu.raw.fp_v1_0().queue_submit)(self.raw, 1, &submit, vk::Fence::null()) };
                 (result, "vkQueueSubmit")
             }
         };

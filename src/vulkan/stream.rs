@@ -3,6 +3,7 @@
 //! Every recording has a command pool of its own: Vulkan forbids touching a pool from two threads, and a recording may
 //! be taken back on one thread while its slot's next one is being recorded on another.
 
+use super::Backend;
 use super::descriptors::DescriptorCache;
 use super::device::{Gpu, c_str, terminated};
 use super::fault::fault;
@@ -10,7 +11,6 @@ use super::indirect::{CountCheck, Scratch};
 use super::kernel::Kernel;
 use super::memory::{Memory, Page};
 use super::pipelines::Pipelines;
-use super::Backend;
 use crate::code::Code;
 use crate::error::Fault;
 use crate::stream::backend::{Binding, Grid, Launch};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Recordings a slot keeps for later; more than that were needed by a burst.
-const KEPT_RECORDINGS: usize = 64;
+const KEPT_RECORDINGS: usize = 256;
 
 /// What a slot has on the device.
 pub(super) struct Slot {
@@ -76,9 +76,8 @@ impl Slot {
         let gpu = &self.gpu;
         let function = "vkGetSemaphoreCounterValue";
         // SAFETY: the timeline is alive.
-        let result = unsafe {
-            (gpu.raw.fp_v1_2().get_semaphore_counter_value)(gpu.raw.handle(), self.timeline, &mut value)
-        };
+        let result =
+            unsafe { (gpu.raw.fp_v1_2().get_semaphore_counter_value)(gpu.raw.handle(), self.timeline, &mut value) };
         if result != vk::Result::SUCCESS {
             return Err(gpu.queue_fault(result, function, "for a slot's timeline"));
         }
@@ -100,8 +99,7 @@ impl Slot {
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         let gpu = &self.gpu;
         // SAFETY: the timeline is alive.
-        let result =
-            unsafe { (gpu.raw.fp_v1_2().wait_semaphores)(gpu.raw.handle(), &info, timeout_ns) };
+        let result = unsafe { (gpu.raw.fp_v1_2().wait_semaphores)(gpu.raw.handle(), &info, timeout_ns) };
         match result {
             vk::Result::SUCCESS => Ok(true),
             vk::Result::TIMEOUT => Ok(false),
@@ -199,9 +197,8 @@ impl Recording {
             .level(vk::CommandBufferLevel::PRIMARY)
             .command_buffer_count(1);
         // SAFETY: there is room for the one command buffer.
-        let result = unsafe {
-            (gpu.raw.fp_v1_0().allocate_command_buffers)(gpu.raw.handle(), &info, &mut recording.commands)
-        };
+        let result =
+            unsafe { (gpu.raw.fp_v1_0().allocate_command_buffers)(gpu.raw.handle(), &info, &mut recording.commands) };
         if result != vk::Result::SUCCESS {
             return Err(fault(result, "vkAllocateCommandBuffers", "for a batch"));
         }
@@ -209,8 +206,7 @@ impl Recording {
     }
 
     fn begin(&mut self) -> Result<(), Fault> {
-        let info =
-            vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         // SAFETY: the command buffer is new or was reset with its pool.
         unsafe { self.gpu.raw.begin_command_buffer(self.commands, &info) }
             .map_err(|result| fault(result, "vkBeginCommandBuffer", "for a batch"))
@@ -436,10 +432,7 @@ impl Half {
             access_bits |= access[i].as_raw();
             i += 1;
         }
-        Half {
-            stages: vk::PipelineStageFlags2::from_raw(stage_bits),
-            access: vk::AccessFlags2::from_raw(access_bits),
-        }
+        Half { stages: vk::PipelineStageFlags2::from_raw(stage_bits), access: vk::AccessFlags2::from_raw(access_bits) }
     }
 
     fn classic_stages(self) -> vk::PipelineStageFlags {
@@ -473,8 +466,7 @@ const EVERYTHING: Half = Half::new(
     ],
 );
 const HOST: Half = Half::new(&[vk::PipelineStageFlags2::HOST], &[vk::AccessFlags2::HOST_READ]);
-const COPY_WRITES: Half =
-    Half::new(&[vk::PipelineStageFlags2::ALL_TRANSFER], &[vk::AccessFlags2::TRANSFER_WRITE]);
+const COPY_WRITES: Half = Half::new(&[vk::PipelineStageFlags2::ALL_TRANSFER], &[vk::AccessFlags2::TRANSFER_WRITE]);
 const COMPUTE_ACCESS: Half = Half::new(
     &[vk::PipelineStageFlags2::COMPUTE_SHADER],
     &[vk::AccessFlags2::SHADER_READ, vk::AccessFlags2::SHADER_WRITE],

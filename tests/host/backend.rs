@@ -12,7 +12,9 @@ use tidegate::code::Code;
 use tidegate::error::Fault;
 use tidegate::memory::{MemoryKind, PageSource};
 use tidegate::failure::Point;
-use tidegate::stream::backend::{Backend, Binding, BindingInfo, Grid, KernelInfo, KernelSource, Launch, Limits};
+use tidegate::stream::backend::{
+    Backend, Binding, BindingInfo, Grid, KernelInfo, KernelSource, Launch, Limits, Rejected,
+};
 
 /// Where a fault can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,14 +210,13 @@ impl State {
     }
 
     fn refused(&mut self, recording: &HostRecording, fault: &Fault) {
-        if self.refusals.iter().all(|r| r.recording != recording.serial) {
-            self.refusals.push(Refusal {
-                recording: recording.serial,
-                slot: recording.slot,
-                message: fault.message.to_string(),
-                accepted_later: false,
-            });
-        }
+        self.refusals.retain(|refusal| refusal.recording != recording.serial);
+        self.refusals.push(Refusal {
+            recording: recording.serial,
+            slot: recording.slot,
+            message: fault.message.to_string(),
+            accepted_later: false,
+        });
     }
 
     fn next_serial(&mut self) -> u64 {
@@ -592,12 +593,10 @@ impl Backend for HostBackend {
         Ok(())
     }
 
-    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(HostKernel, KernelInfo), Fault> {
-        self.enter("kernel_create", Call::KernelCreate)?;
-        if source.entry != "main" {
-            return Err(Fault::new(Code::InvalidShader, format!("no entry point \"{}\"", source.entry)));
-        }
-        let program = Program::parse(source.code).map_err(|why| Fault::new(Code::InvalidShader, why))?;
+    fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(HostKernel, KernelInfo), Rejected> {
+        let refused = self.enter("kernel_create", Call::KernelCreate);
+        let invalid = |why: String| Rejected::from(Fault::new(Code::InvalidShader, why));
+        let program = Program::parse(source.code).map_err(invalid)?;
         let binding = |(i, &access): (usize, &_)| BindingInfo {
             set: 0,
             binding: i as u32,
@@ -609,6 +608,14 @@ impl Backend for HostBackend {
             group_size: program.group,
             push_size: program.push,
         };
+        // What a driver refuses to compile was reflected all the same.
+        if let Err(fault) = refused {
+            return Err(Rejected { fault, info: Some(info) });
+        }
+        if source.entry != "main" {
+            let fault = Fault::new(Code::InvalidShader, format!("no entry point \"{}\"", source.entry));
+            return Err(Rejected { fault, info: Some(info) });
+        }
         let serial = self.state.lock().next_serial();
         Ok((HostKernel { serial, program: Arc::new(program), state: self.state.clone() }, info))
     }

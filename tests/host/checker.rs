@@ -3,7 +3,7 @@
 //!
 //! Each queue has a front: how far into every queue's commands its next command is certain to come after. A barrier
 //! moves the queue's own front up to all it was given so far; waiting on a point merges the front its batch signalled
-//! with. The host has such a front too, moved by what it learnt to be complete.
+//! with. The host has such a front too, moved by what it learnt to be complete, and hands it to what it submits.
 
 use std::collections::{BTreeMap, HashMap};
 use tidegate::failure::Point;
@@ -236,6 +236,8 @@ impl Checker {
         self.slots.insert(signal.slot, (queue, signal.batch));
 
         let mut state = self.queues.remove(&queue).unwrap_or_default();
+        // What the host knows to be complete cannot come after what it submits now.
+        state.front.merge(&self.host);
         for wait in waits {
             match self.signal(*wait) {
                 Some(signalled) => {
@@ -279,9 +281,12 @@ impl Checker {
     }
 
     fn touch(&mut self, touch: &Touch, name: &str, queue: usize, position: u64, front: &Front) {
+        if touch.start == touch.end {
+            return;
+        }
         let mut complaints = Vec::new();
         match self.pages.get_mut(&touch.page) {
-            Some(page) if !page.destroyed && touch.start <= touch.end && touch.end <= page.size => {
+            Some(page) if !page.destroyed && touch.start < touch.end && touch.end <= page.size => {
                 page.accesses.retain(|earlier| {
                     let same = earlier.queue == queue && earlier.position == position;
                     let overlap = earlier.start < touch.end && touch.start < earlier.end;
@@ -304,16 +309,8 @@ impl Checker {
                         || (earlier.queue == queue && !same && (touch.write || !earlier.write));
                     !(covered && follows)
                 });
-                if touch.start < touch.end {
-                    page.accesses.push(Access {
-                        start: touch.start,
-                        end: touch.end,
-                        write: touch.write,
-                        queue,
-                        position,
-                        name: name.to_string(),
-                    });
-                }
+                let Touch { start, end, write, .. } = *touch;
+                page.accesses.push(Access { start, end, write, queue, position, name: name.to_string() });
             }
             _ => complaints.push(format!(
                 "{name} touches {}..{} of page {}, which is not there",

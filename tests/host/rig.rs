@@ -7,7 +7,7 @@ use tidegate::device::{
     BufferDesc, BufferMemory, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid, Settings, Slice,
     SliceUse, WHOLE,
 };
-use tidegate::error::{Error, Result as Answer, Roots};
+use tidegate::error::{Error, Result as Answer};
 use tidegate::failure::Access;
 use tidegate::memory::MemoryKind;
 
@@ -75,7 +75,7 @@ impl Rig {
     }
 
     pub fn logged(options: Options, settings: Settings, dispatch: tracing::Dispatch) -> Rig {
-        Rig { device: Device::new(HostBackend::new(options), 1, settings, dispatch).expect("the host device opens") }
+        Rig { device: Device::new(HostBackend::new(options), 1, settings, Some(dispatch)) }
     }
 
     /// Nothing runs before it is waited for.
@@ -213,9 +213,9 @@ pub fn launch_desc<'a>(
 }
 
 /// The code and the roots of a failure.
-pub fn failed<T: std::fmt::Debug>(answer: Answer<T>) -> (Code, Vec<u64>) {
-    match answer {
-        Err(Error::Failed(fault, roots)) => (fault.code, roots.ids.to_vec()),
+pub fn failed<T>(answer: Answer<T>) -> (Code, Vec<u64>) {
+    match answer.err() {
+        Some(Error::Failed(fault, roots)) => (fault.code, roots.ids.to_vec()),
         other => panic!("no failure but {other:?}"),
     }
 }
@@ -229,13 +229,9 @@ pub fn skipped(answer: Answer) -> Vec<u64> {
 }
 
 /// The code and the field of a misuse.
-pub fn misused<T: std::fmt::Debug>(answer: Answer<T>) -> (Code, &'static str) {
-    match answer {
-        Err(Error::Misuse(misuse)) => (misuse.code, misuse.field),
+pub fn misused<T>(answer: Answer<T>) -> (Code, &'static str) {
+    match answer.err() {
+        Some(Error::Misuse(misuse)) => (misuse.code, misuse.field),
         other => panic!("no misuse but {other:?}"),
     }
-}
-
-pub fn roots_of(roots: &Roots) -> Vec<u64> {
-    roots.ids.to_vec()
 }

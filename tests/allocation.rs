@@ -1,0 +1,85 @@
+//! R15: a loop that skips for ever allocates nothing after warm-up. In a binary of its own, for its allocator counts.
+
+mod host;
+
+use host::rig::{Rig, add, increment, silent, whole};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use tidegate::device::SliceUse;
+
+thread_local! {
+    static COUNTED: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every request is passed on to the system's allocator as it is; the counter neither allocates nor unwinds.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = COUNTED.try_with(|counted| counted.set(counted.get() + 1));
+        // SAFETY: the caller keeps the promises that the same function of the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; what is given back was got from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let _ = COUNTED.try_with(|counted| counted.set(counted.get() + 1));
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = COUNTED.get();
+    work();
+    COUNTED.get() - before
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(Box::new(1))), 1);
+    assert_eq!(allocations(|| {}), 0);
+}
+
+#[test]
+fn r15_a_loop_that_skips_for_ever_allocates_nothing() {
+    let rig = Rig::default();
+    let (in_place, sum) = (rig.kernel(&increment()), rig.kernel(&add()));
+    let (a, b, out) = (rig.filled(64, 1), rig.filled(64, 1), rig.buffer(64));
+    let roots = [rig.taint(whole(a)), rig.taint(whole(b))];
+    let first: [SliceUse; 1] = [silent(whole(a))];
+    let second = [silent(whole(a)), silent(whole(b)), silent(whole(out))];
+    let skips = |count| {
+        for _ in 0..count {
+            assert!(rig.launch_on(0, in_place, &first, &[]).is_err());
+            assert!(rig.launch_on(1, sum, &second, &[]).is_err());
+        }
+    };
+    // Past the last number that is logged for long.
+    skips(1100);
+    assert_eq!(allocations(|| skips(900)), 0);
+    assert_eq!(rig.unreadable(whole(out)), roots);
+}
+
+#[test]
+fn r15_a_skipped_loop_behind_unfinished_work_does_not_grow() {
+    let rig = Rig::lazy();
+    let kernel = rig.kernel(&increment());
+    let (bad, busy) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.taint(whole(bad));
+    rig.backend().hold(true);
+    rig.launch(kernel, &[whole(busy)]).expect("a launch");
+    rig.device.stream_flush(0).expect("a flush");
+    let bindings = [silent(whole(bad))];
+    let skips = |count| (0..count).for_each(|_| assert!(rig.launch_on(0, kernel, &bindings, &[]).is_err()));
+    skips(5000);
+    let grown = allocations(|| skips(3000));
+    assert_eq!(grown, 0, "the ledger grows with every skip while something is unfinished");
+    rig.backend().hold(false);
+    assert_eq!(rig.read(whole(busy)).expect("a read"), [2; 64]);
+}
