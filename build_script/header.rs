@@ -154,7 +154,7 @@ fn tightened(declarations: &str) -> String {
         lines.push(match line.strip_prefix("#define ").and_then(|define| define.split_once(" -")) {
             Some((name, number)) => format!("#define {name} (-{number})"),
             None if line.starts_with("typedef struct ") => line.to_owned(),
-            None => line.replace("struct tg_", "tg_"),
+            None => wrapped(&line.replace("struct tg_", "tg_")),
         });
     }
     let text = lines.join("\n");
@@ -168,6 +168,19 @@ fn tightened(declarations: &str) -> String {
         out.push_str(if !here.is_empty() && !next.is_empty() && related { "\n" } else { "\n\n" });
     }
     out
+}
+
+/// Breaks a long declaration between its parameters.
+fn wrapped(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while rest.len() > 120 && line.starts_with("TG_API") {
+        let Some(at) = rest[..119].rfind(", ") else { break };
+        out.push_str(&rest[..=at]);
+        out.push_str("\n    ");
+        rest = &rest[at + 2..];
+    }
+    out + rest
 }
 
 /// The first two words of the name of a constant: what it has in common with its family.

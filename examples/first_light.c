@@ -16,7 +16,7 @@ static int tell_why(void)
     tg_str text;
 
     if (tg_last_report(&report) == TG_OK && tg_report_text(report, &text) == TG_OK)
-        fprintf(stderr, "%s\n", text.data);
+        fputs(text.data, stderr);
     tg_report_release(report);
     return EXIT_FAILURE;
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Compiles the header alone, and every initializer and macro in it, under each compiler and language version.
+# Compiles the header alone, and every initializer and macro in it, under each compiler and language version; and has
+# the compilers check the sizes, offsets and numbers the library has.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -44,5 +45,6 @@ for compiler in gcc clang; do
     for standard in c++11 c++14 c++17 c++20; do
         "$compiler" -x c++ -std=$standard $warnings -Iinclude -c "$work/header.cpp" -o "$work/header.o"
     done
+    "$compiler" -std=c11 $warnings -Iinclude -c c_tests/abi/layout.c -o "$work/layout.o"
 done
 echo "header: C99 to C23 and C++11 to C++20, gcc and clang: ok"

@@ -6,9 +6,11 @@
 #   VK_DRIVER_FILES   the driver to run on; lavapipe when it is not set
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-photo=$(realpath -- "${1:-$root/examples/data/astronaut.png}")
-mkdir -p -- "${2:-$root/out/demo}"
-pictures=$(realpath -- "${2:-$root/out/demo}")
+photo=examples/data/astronaut.png
+pictures=out/demo
+# What the caller names is meant from where the caller stands.
+[ $# -lt 1 ] || photo=$(realpath -- "$1")
+[ $# -lt 2 ] || pictures=$(realpath -m -- "$2")
 build=$root/build/demo
 cd "$root"
 
@@ -48,5 +50,6 @@ if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ]; then
     export VK_DRIVER_FILES=$driver VK_ICD_FILENAMES=$driver
 fi
 
+mkdir -p -- "$pictures"
 "$build/examples/first_light"
 "$build/examples/photo_pipeline" "$photo" "$pictures"

@@ -10,7 +10,7 @@ set -euo pipefail
 export LC_ALL=C
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-folders=(examples/shaders shaders c_tests/shaders tests/data)
+folders=(examples/shaders shaders c_tests/shaders tests/data tests/data/spirv tests/vulkan_backend)
 target=vulkan1.2
 list=shaders.sha256
 work=$(mktemp -d)
@@ -30,9 +30,11 @@ sources() { # FOLDER
 }
 
 compile() { # SOURCE OUTPUT
-    local says
+    local says environment=$target
+    # Storage buffers as modules before SPIR-V 1.3 spelt them.
+    [[ $1 != *_old_style.comp ]] || environment=vulkan1.0
     case $1 in
-        *.comp) says=$(glslangValidator -V --quiet --target-env "$target" -o "$2" "$1" 2>&1) ;;
+        *.comp) says=$(glslangValidator -V --quiet --target-env "$environment" -o "$2" "$1" 2>&1) ;;
         *.spvasm) says=$(spirv-as --preserve-numeric-ids --target-env "$target" -o "$2" "$1" 2>&1) ;;
     esac || { printf '%s\n' "$says" >&2; return 1; }
 }

@@ -602,7 +602,7 @@ impl World {
         let mut code = shape.program.encode();
         if broken {
             let len = code.len();
-            code.truncate(self.rng.below(len as u64) as usize);
+            code.truncate(self.rng.below(len as u64 - 1) as usize);
         }
         let desc = KernelDesc {
             code: &code,
@@ -710,7 +710,7 @@ impl World {
             LaunchDesc { stream, kernel: handle, bindings: &bindings, extra: &given, grid, push: &push, label: "", tag: 0 };
         let answer = self.device.launch(&desc);
         self.note(format!("launch {handle:?} over {uses:?}, {grid:?}, on {stream} -> {answer:?}"));
-        if matches!(grid, LaunchGrid::Groups([0, _, _])) && !self.model.held(&uses) {
+        if matches!(grid, LaunchGrid::Groups([0, _, _])) {
             return self.nothing(answer);
         }
         let run =
@@ -767,14 +767,14 @@ impl World {
             Call::PageCreate,
             Call::PageWrite,
         ]);
-        self.injected += 1;
         let (code, times) = match self.rng.below(3) {
             0 => (Code::OutOfDeviceMemory, self.rng.between(1, 2)),
             1 => (Code::OutOfHostMemory, self.rng.between(1, 2)),
             _ => (Code::Driver, 1),
         };
-        self.note(format!("inject {call:?}, {code:?}, {times} times: fault <{}>", self.injected));
         for _ in 0..times {
+            self.injected += 1;
+            self.note(format!("inject {call:?}, {code:?}: fault <{}>", self.injected));
             self.device.backend().inject(call, 1, fault(code, format!("fault <{}>", self.injected)), false);
         }
         Ok(())
@@ -961,7 +961,11 @@ fn run(seed: u64, steps: &[u64]) -> Result<(), (String, Vec<String>)> {
         Ok(Err(wrong)) => wrong,
         Err(panic) => format!("panicked: {}", tidegate::failure::panic_message(&*panic)),
     };
-    let trace = std::mem::take(&mut world.trace);
+    let mut trace = std::mem::take(&mut world.trace);
+    if std::env::var_os("TIDEGATE_LOG_EVENTS").is_some() {
+        trace.extend(world.device.backend().take_log().iter().map(|event| format!("{event:?}")));
+    }
+    trace.extend(world.device.backend().check().into_iter().map(|complaint| format!("order: {complaint}")));
     // A device in a state nobody foresaw must not hide what brought it there.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(world)));
     Err((wrong, trace))

@@ -277,6 +277,18 @@ fn r4_what_a_scope_reads_is_held_against_writes_only() {
 }
 
 #[test]
+fn r4_bytes_that_are_bound_as_nothing_or_not_at_all_are_no_use_of_held_ones() {
+    let rig = Rig::default();
+    let buffer = rig.filled(64, 1);
+    let kernel = rig.kernel(&nine());
+    let open = scope(&rig, &[writing(part(buffer, 0, 32))]).expect("a scope");
+    rig.device.buffer_read(0, &mut [], part(buffer, 8, 0), FOREVER).expect("no bytes");
+    rig.write(part(buffer, 8, 0), &[]).expect("no bytes");
+    rig.launch_on(0, kernel, &[with(whole(buffer), Access::None)], &[writing(part(buffer, 32, 32))]).expect("a launch");
+    rig.device.scope_end(open).expect("an end");
+}
+
+#[test]
 fn r4_a_panic_while_recording_claims_every_launch_of_the_recording() {
     let rig = Rig::default();
     let kernel = rig.kernel(&nine());

@@ -39,7 +39,7 @@ void print_report(FILE *out, tg_report report)
     tg_str rendered;
 
     if (tg_report_text(report, &rendered) == TG_OK)
-        fprintf(out, "%s\n", rendered.data);
+        fputs(rendered.data, out);
 }
 
 tg_result go_on(tg_result result, const char *what)

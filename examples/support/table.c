@@ -41,13 +41,15 @@ void table_print(const struct table *table, FILE *out)
     for (int row = 0; row < table->rows; ++row) {
         const char (*cells)[TABLE_CELL] = table->cells[row];
         const int line = cells[0][0] == '\0';
-        for (int column = 0; column <= last; ++column) {
-            if (line)
-                for (int i = 0; i < widths[column]; ++i)
-                    fputc('-', out);
-            else
-                fprintf(out, "%-*s", column == last ? 0 : widths[column], cells[column]);
-            fputs(column == last ? "\n" : "  ", out);
+        int end = last;
+        while (!line && end > 0 && cells[end][0] == '\0')
+            --end;
+        for (int column = 0; column <= end; ++column) {
+            for (int i = 0; line && i < widths[column]; ++i)
+                fputc('-', out);
+            if (!line)
+                fprintf(out, "%-*s", column == end ? 0 : widths[column], cells[column]);
+            fputs(column == end ? "\n" : "  ", out);
         }
     }
 }

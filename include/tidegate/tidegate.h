@@ -1,15 +1,15 @@
 /*
  * tidegate: GPU compute on Vulkan, with every failure tracked on the exact bytes it left unwritten.
  *
- * THE MODEL. A device has streams, buffers and kernels. A stream is a number of your choice: work on one stream runs in
- * the order of the calls, and work on several streams is ordered exactly where it shares bytes. Calls enqueue and return;
- * reads and waits flush and wait.
+ * THE MODEL. A device has streams, buffers and kernels. A stream is a number of your choice: work on one stream runs
+ * in the order of the calls, and work on several streams is ordered exactly where it shares bytes. Calls enqueue and
+ * return; reads and waits flush and wait.
  *
- * Nothing that fails ends the process, and nothing that fails is forgotten. When work does not succeed, the bytes it was
- * to write are claimed by a failure, the root. Work that needs claimed bytes does not run: it is skipped, and what it was
- * to write takes over the same root. A read gives you bytes only if every one of them was last written by work that
- * succeeded; otherwise it gives TG_ERROR_UNWRITTEN, and the report names the root and the path from it to your bytes.
- * Work that shares no byte with a failure never notices it. Writing the bytes again is the whole recovery.
+ * Nothing that fails ends the process, and nothing that fails is forgotten. When work does not succeed, the bytes it
+ * was to write are claimed by a failure, the root. Work that needs claimed bytes does not run: it is skipped, and what
+ * it was to write takes over the same root. A read gives you bytes only if every one of them was last written by work
+ * that succeeded; otherwise it gives TG_ERROR_UNWRITTEN, and the report names the root and the path from it to your
+ * bytes. Work that shares no byte with a failure never notices it. Writing the bytes again is the whole recovery.
  *
  * A FIRST PROGRAM doubles some numbers:
  *
@@ -32,20 +32,21 @@
  *     if (tg_buffer_read(dev, 0, numbers, sizeof numbers, all, TG_WAIT_FOREVER) != TG_OK) return explain();
  *     tg_device_destroy(dev, TG_WAIT_FOREVER);
  *
- * HANDLING ERRORS. Only the end is checked above, and that is enough: had the buffer not been allocated, the shader not
- * compiled or the launch not run, the read would say so, and explain() would print the first cause:
+ * HANDLING ERRORS. Only the end is checked above, and that is enough: had the buffer not been allocated, the shader
+ * not compiled or the launch not run, the read would say so, and explain() would print the first cause:
  *
  *     tg_report report; tg_str text;
  *     if (tg_last_report(&report) == TG_OK && tg_report_text(report, &text) == TG_OK) fputs(text.data, stderr);
  *     tg_report_release(report);
  *
- * A result is one of three kinds. TG_IS_MISUSE: the program is wrong, nothing changed, the report names the argument.
- * TG_IS_TRACKED: what was to be written is claimed, so go on and look at the end. Everything else: no error.
+ * A result is one of three kinds. TG_IS_TRACKED: what was to be written is claimed, so go on and look at the end.
+ * TG_IS_MISUSE: the program is wrong; nothing changed and nothing is claimed, so the end does not tell; the report names
+ * the argument. Everything else: no error.
  *
- * RULES FOR ALL FUNCTIONS. Every function may be called from any thread. Handles are checked, always: null, wrong kind,
- * of another device, stale, in this order. Zero is the default of every member, and TG_*_INIT lists them; `struct_size`
- * is sizeof the struct. Unknown flags, unknown enum values and non-zero reserved members are misuse. A size of 0 is
- * nothing to do, and succeeds. docs/ has a page each on errors, ownership, threads, versions and strings.
+ * RULES FOR ALL FUNCTIONS. Every function may be called from any thread. Handles are checked, always: null, wrong
+ * kind, of another device, stale, in this order. Zero is the default of every member, and TG_*_INIT lists them;
+ * `struct_size` is sizeof the struct. Unknown flags, unknown enum values and non-zero reserved members are misuse. A
+ * size of 0 is nothing to do, and succeeds. docs/ has a page each on errors, ownership, threads, versions and strings.
  */
 
 #ifndef TIDEGATE_H
@@ -333,7 +334,7 @@ typedef struct tg_claim {
 #define TG_CONTAINMENT_PAGE 1
 /** A kernel that runs past its slice stays inside its buffer (TG_DEVICE_ISOLATE_BUFFERS). */
 #define TG_CONTAINMENT_BUFFER 2
-/** A kernel that runs past its slice reaches nothing (robustBufferAccess2). */
+/** A kernel that runs past its slice reaches nothing beyond it, rounded up to 4 bytes (robustBufferAccess2). */
 #define TG_CONTAINMENT_SLICE 3
 
 /** The validation layer is on. */
@@ -393,17 +394,17 @@ typedef struct tg_device_info {
     uint32_t containment;
     /** Queues that the slots are spread over. */
     uint32_t queues;
-    /** The largest number of work groups in each direction. */
+    /** The largest number of work groups in each direction (maxComputeWorkGroupCount). */
     uint32_t max_groups[3];
-    /** Bytes of push constants a kernel may have. */
+    /** Bytes of push constants a kernel may have (maxPushConstantsSize). */
     uint32_t max_push_size;
-    /** Bindings a kernel may have. */
+    /** Bindings a kernel may have (maxPerStageDescriptorStorageBuffers, and what else bounds it). */
     uint32_t max_bindings;
     /** Bytes of the largest buffer; a larger one is TG_ERROR_OUT_OF_DEVICE_MEMORY without asking the driver. */
     uint64_t max_buffer_size;
-    /** Bytes of the largest slice that can be bound to a kernel. */
+    /** Bytes of the largest slice that can be bound to a kernel (maxStorageBufferRange). */
     uint64_t max_binding_size;
-    /** The offset of a bound slice must be a multiple of it; a power of two. */
+    /** The offset of a bound slice must be a multiple of it; a power of two (minStorageBufferOffsetAlignment). */
     uint64_t binding_alignment;
 } tg_device_info;
 
@@ -536,6 +537,9 @@ typedef struct tg_log_event {
  * A callback for events. It may be called from any thread that is inside a function of the library, from several
  * at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library;
  * what those log on its behalf is not reported again. It must return: no exception, no longjmp.
+ *
+ * With or without a callback, the environment variable TIDEGATE_LOG puts events on stderr, one line each: error, warn,
+ * info, debug, trace, or the number of the level; anything else is info. It is read when a device is made.
  */
 typedef void (*tg_log_fn)(void *user_data, const tg_log_event *event);
 
@@ -776,8 +780,9 @@ TG_API tg_result tg_device_status(tg_device dev);
  *
  * \param dev The device.
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER.
- * \returns TG_OK; TG_TIMEOUT; TG_ERROR_DEVICE_LOST; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
- *          TG_ERROR_STALE_HANDLE.
+ * \returns TG_OK; TG_TIMEOUT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the driver refuses work;
+ *          TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Holds no other thread up.
  * \claims Nothing of its own. Work that a flush cannot hand to the driver claims what it was to write.
  */
@@ -833,7 +838,7 @@ TG_API tg_result tg_device_failure_count(tg_device dev, uint64_t *out);
 TG_API tg_result tg_device_report(tg_device dev, tg_report *out);
 
 /**
- * Lists every claimed range on a device, in the order of the buffers' creation, without waiting.
+ * Lists every claimed range on a device, buffer by buffer, ascending in each, without waiting.
  *
  * \param dev The device.
  * \param out An array to fill; may be NULL when capacity is 0.
@@ -943,10 +948,11 @@ typedef struct tg_buffer_info {
  *
  * \param dev The device.
  * \param desc What it is to be; must not be NULL.
- * \param out The buffer: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL.
+ * \param out The buffer: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL. (One
+ *        failure has no handle to give: TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live buffers.)
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE for dev;
  *          TG_ERROR_OUT_OF_DEVICE_MEMORY, also for a size the device can never hold; TG_ERROR_OUT_OF_HOST_MEMORY;
- *          TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread.
  * \claims On failure the whole buffer, by one root. A new buffer is never claimed otherwise, unless the device has
  *         TG_DEVICE_TRACK_UNINITIALIZED. Its bytes are undefined but readable.
@@ -969,12 +975,13 @@ TG_API tg_result tg_buffer_destroy(tg_device dev, tg_buffer buffer);
 
 /**
  * Allocates a buffer that has no memory: again after a failure, or for the first time after TG_BUFFER_UNALLOCATED.
+ * For a token that tg_fail_unallocated was called on, it says that the caller's own memory is there now.
  *
  * \param dev The device.
  * \param buffer The buffer.
  * \param size Its new size in bytes; 0: as before.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
- *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE when it has memory, or is a token;
+ *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE when it has memory;
  *          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread.
  * \claims On success the root of the failed allocation claims all its bytes; writing them releases them. On failure
@@ -1031,13 +1038,8 @@ TG_API tg_result tg_buffer_write(tg_device dev, uint64_t stream, tg_slice dst, c
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
  * \claims As tg_buffer_write; TG_NOT_READY claims and releases nothing.
  */
-TG_API
-tg_result tg_buffer_write_with(tg_device dev,
-                               uint64_t stream,
-                               tg_slice dst,
-                               const void *src,
-                               size_t src_size,
-                               uint64_t flags);
+TG_API tg_result tg_buffer_write_with(tg_device dev, uint64_t stream, tg_slice dst, const void *src, size_t src_size,
+    uint64_t flags);
 
 /**
  * Reads a slice into host memory, in the order of a stream.
@@ -1058,13 +1060,8 @@ tg_result tg_buffer_write_with(tg_device dev,
  * \threadsafety Any thread. Holds no other thread up.
  * \claims Nothing of the device's. Releases nothing.
  */
-TG_API
-tg_result tg_buffer_read(tg_device dev,
-                         uint64_t stream,
-                         void *dst,
-                         size_t dst_size,
-                         tg_slice src,
-                         uint64_t timeout_ns);
+TG_API tg_result tg_buffer_read(tg_device dev, uint64_t stream, void *dst, size_t dst_size, tg_slice src,
+    uint64_t timeout_ns);
 
 /**
  * Copies a slice to another, in the order of a stream.
@@ -1074,7 +1071,8 @@ tg_result tg_buffer_read(tg_device dev,
  * \param dev The device.
  * \param stream The stream.
  * \param dst The bytes to write.
- * \param src The bytes to read; as many, and none of them in dst. A size of 0 does nothing.
+ * \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). A size of 0
+ *        does nothing.
  * \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap or
  *          differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
  *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope holds the bytes;
@@ -1092,7 +1090,8 @@ TG_API tg_result tg_buffer_copy(tg_device dev, uint64_t stream, tg_slice dst, tg
  * \param stream The stream.
  * \param dst The bytes to write; a size of 0 does nothing.
  * \param pattern The pattern in its low bytes, lowest byte first.
- * \param pattern_size Bytes of the pattern: 1, 2 or 4. The size of dst must be a multiple of it.
+ * \param pattern_size Bytes of the pattern: 1, 2 or 4. It begins at the first byte of dst, which may lie anywhere
+ *        and have any size: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
  * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
  *          scope holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
@@ -1111,7 +1110,7 @@ TG_API tg_result tg_buffer_fill(tg_device dev, uint64_t stream, tg_slice dst, ui
 
 /** A specialization constant. Never grows. */
 typedef struct tg_constant {
-    /** The SpecId in the module. */
+    /** The SpecId in the module (VkSpecializationMapEntry::constantID). */
     uint32_t id;
     /** The 4 bytes of its value: an int, an unsigned, a float's bits, or 0 and 1 for a bool. */
     uint32_t value;
@@ -1138,7 +1137,7 @@ typedef struct tg_kernel_desc {
      * and bindings beyond the array: what the module does. May be NULL when there are none.
      */
     const uint32_t *accesses;
-    /** Elements of `accesses`; no more than the kernel has bindings. */
+    /** Elements of `accesses`; those beyond the bindings of the kernel mean nothing. */
     size_t access_count;
     /** Specialization constants; ids the module lacks are ignored. May be NULL when there are none. */
     const tg_constant *constants;
@@ -1207,11 +1206,11 @@ typedef struct tg_kernel_info {
     tg_binding_info *bindings;
     /** In: elements of `bindings`; 0 asks for the count only. */
     size_t binding_capacity;
-    /** Out: how many bindings there are, whatever fits; 0 for a broken kernel. */
+    /** Out: how many bindings there are, whatever fits; 0 when the module could not be read. */
     size_t binding_count;
     /** Invocations of a work group in each direction, after specialization. */
     uint32_t group_size[3];
-    /** Bytes of push constants that a launch must pass. */
+    /** Bytes of push constants that a launch must pass (the end of the module's last push constant). */
     uint32_t push_size;
     /** 1 when the kernel is broken, else 0. */
     uint32_t broken;
@@ -1252,7 +1251,8 @@ typedef struct tg_kernel_info {
  *
  * \param dev The device.
  * \param desc What it is made from; must not be NULL.
- * \param out The kernel: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL.
+ * \param out The kernel: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL. (One
+ *        failure has no handle to give: TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live kernels.)
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for NULL code; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
  *          TG_ERROR_STALE_HANDLE for dev; TG_ERROR_INVALID_SHADER (the report has the validator's words);
  *          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see;
@@ -1323,7 +1323,8 @@ typedef struct tg_launch_desc {
     /** What runs. */
     tg_kernel kernel;
     /**
-     * The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings. An access other than
+     * The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings; each at a multiple of
+     * tg_device_info::binding_alignment, and neither empty nor longer than max_binding_size. An access other than
      * TG_ACCESS_AUTO overrides what descriptor and module say, for this launch.
      */
     const tg_use *bindings;
@@ -1336,20 +1337,21 @@ typedef struct tg_launch_desc {
     const tg_use *extra;
     /** Elements of `extra`. */
     size_t extra_count;
-    /** Work groups in each direction. After the first, 0 means 1. */
+    /** Work groups in each direction, up to tg_device_info::max_groups. After the first, 0 means 1. */
     uint32_t groups[3];
     /**
      * Invocations in each direction: divided by the group size of the kernel, rounded up. After the first, 0 means 1.
      */
     uint32_t threads[3];
     /**
-     * Three uint32_t group counts in a buffer, 12 bytes at a multiple of 4. Counts beyond the limits of the device run
-     * nothing.
+     * Three uint32_t group counts in a buffer (VkDispatchIndirectCommand): 12 bytes at a multiple of 4
+     * (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. A
+     * TG_ACCESS_WRITE that nobody declared counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
      */
     tg_slice indirect;
     /** Push constants; copied. May be NULL when push_size is 0. */
     const void *push;
-    /** Bytes of them: exactly what the kernel has, a multiple of 4. */
+    /** Bytes of them: exactly what tg_kernel_info::push_size says. */
     size_t push_size;
     /** Its name in reports and debug tools; empty: that of the kernel; cut at 128 bytes. */
     tg_str label;
@@ -1435,7 +1437,7 @@ TG_API tg_result tg_stream_wait(tg_device dev, uint64_t stream, uint64_t timeout
 typedef struct tg_error_desc {
     /** sizeof(tg_error_desc). */
     size_t struct_size;
-    /** A code of the caller's own, any number; reports show it as the tag of the root. */
+    /** A code of the caller's own, any number; reports show it as the tag of the root (its bits as uint64_t). */
     int64_t code;
     /** What happened, for a person; cut at 1024 bytes. */
     tg_str message;
@@ -1462,7 +1464,8 @@ typedef struct tg_error_desc {
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
  * \returns TG_OK: all written; TG_ERROR_UNWRITTEN: some byte is claimed, and tg_last_report names the roots;
  *          TG_TIMEOUT; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
- *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_DRIVER when waiting fails.
+ *          What a lost device held is claimed: TG_ERROR_UNWRITTEN.
  * \threadsafety Any thread. Holds no other thread up.
  * \claims Nothing. Releases nothing.
  */
@@ -1510,9 +1513,9 @@ TG_API tg_result tg_taint(tg_device dev, const tg_slice *slices, size_t count, c
  * \param count Elements of slices.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
- *          scope holds some of the bytes, and for a buffer without memory that is no token.
+ *          scope holds some of the bytes.
  * \threadsafety Any thread.
- * \claims Releases exactly the bytes of the slices.
+ * \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root.
  */
 TG_API tg_result tg_mark_written(tg_device dev, const tg_slice *slices, size_t count);
 
@@ -1591,7 +1594,7 @@ typedef struct tg_scope_desc {
  * \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_ERROR_INVALID_ARGUMENT, also
  *          for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
  *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while another open scope holds some of the bytes;
- *          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes.
  * \threadsafety Any thread. The scope may be ended on another.
  * \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to
  *         everything it was to write.

@@ -50,6 +50,7 @@ impl<B: Backend> Device<B> {
 
     fn write_piece(&self, stream: u64, slot: u32, dst: Handle, to: Bytes, piece: &[u8], no_wait: bool) -> Result {
         let staged = self.stage(slot, to, piece, no_wait)?;
+        let mut enqueued = false;
         let size = piece.len() as u64;
         let result = self.enqueue_on(slot, |core, backend| {
             core.memory.buffers.check(dst, "dst.buffer")?;
@@ -62,22 +63,18 @@ impl<B: Backend> Device<B> {
                 let (place, for_host) = (core.place_of(to)?, core.for_host(to.block));
                 let mark = core.record_copy(backend, slot, need, for_host, (place, to.start), (staging, 0), size)?;
                 core.staging.push_back((mark.point, staging));
+                enqueued = true;
                 Ok(mark)
             })
         });
-        self.unstage(staged, &result);
+        self.unstage(staged, enqueued);
         result
     }
 
     /// Staging of work that was not enqueued is free at once.
-    fn unstage(&self, staged: std::result::Result<Place, Fault>, result: &Result) {
-        if let (Ok(place), Err(_)) = (staged, result) {
-            self.with(|core| {
-                // A refusal on the way out of a successful enqueue has its staging on the list.
-                if !core.staging.iter().any(|(_, staged)| staged.page == place.page && staged.offset == place.offset) {
-                    core.memory.pages.free(place, Hazards::default());
-                }
-            });
+    fn unstage(&self, staged: std::result::Result<Place, Fault>, enqueued: bool) {
+        if let (Ok(place), false) = (staged, enqueued) {
+            self.with(|core| core.memory.pages.free(place, Hazards::default()));
         }
     }
 
@@ -281,6 +278,7 @@ impl<B: Backend> Device<B> {
         let middle = if middle.0 < middle.1 { middle } else { (to.end, to.end) };
         let ends: Vec<u8> = (to.start..middle.0).chain(middle.1..to.end).map(byte_at).collect();
         let word = u32::from_le_bytes(std::array::from_fn(|i| byte_at(middle.0 + i as u64)));
+        let mut enqueued = false;
         let staged = if ends.is_empty() { None } else { Some(self.stage(slot, to, &ends, false)?) };
         let result = self.enqueue_on(slot, |core, backend| {
             core.memory.buffers.check(dst.buffer, "dst.buffer")?;
@@ -316,11 +314,12 @@ impl<B: Backend> Device<B> {
                     Ok(())
                 })?;
                 staging.extend(staged.map(|staged| (mark.point, staged)));
+                enqueued = true;
                 Ok(mark)
             })
         });
         if let Some(staged) = staged {
-            self.unstage(staged, &result);
+            self.unstage(staged, enqueued);
         }
         result
     }

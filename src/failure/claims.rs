@@ -77,7 +77,7 @@ impl Claims {
     /// Whether a scope holds bytes against such a use of them: everything it writes, and against writes also what it
     /// reads.
     pub fn held_against(&self, start: u64, end: u64, writes: bool) -> bool {
-        self.held.iter().any(|held| held.start < end && start < held.end && (writes || held.writes))
+        start < end && self.held.iter().any(|held| held.start < end && start < held.end && (writes || held.writes))
     }
 
     pub(super) fn hold(&mut self, scope: ScopeKey, start: u64, end: u64, writes: bool) {

@@ -50,7 +50,7 @@ pub struct Failure {
     pub message: String,
     /// The claims it still has, in the order of the buffers' creation.
     pub claims: Vec<ClaimedRange>,
-    /// Bytes of all its claims; memory that was never allocated has none.
+    /// Bytes of all its claims; memory that was never allocated counts with the size it was asked for.
     pub claimed_bytes: u64,
     /// How often work was skipped on it.
     pub skips: u64,

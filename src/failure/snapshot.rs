@@ -86,9 +86,7 @@ fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, aske
             own.set(0, block.size, true, &mut super::interval::Uncounted);
         }
         own.visit(0, u64::MAX, |start, end, _| {
-            if block.is_allocated() {
-                claimed_bytes += end - start;
-            }
+            claimed_bytes += end - start;
             claims.push(ClaimedRange {
                 buffer: block.name.serial,
                 label: block.name.shown(),

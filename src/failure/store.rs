@@ -315,7 +315,7 @@ pub trait FailureStore {
     /// Whether an open scope holds any of the bytes against the use.
     fn held(&self, uses: &[Use]) -> bool {
         let (blocks, _) = self.parts();
-        uses.iter().any(|u| {
+        uses.iter().filter(|u| u.access != Access::None).any(|u| {
             blocks.claims(u.bytes.block).is_some_and(|claims| {
                 claims.is_held() && claims.held_against(u.bytes.start, u.bytes.end, u.access.writes())
             })
@@ -578,6 +578,7 @@ pub trait FailureStore {
         }
         let writes: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         let mut id = 0;
+        let failed = fault.is_some() || late.is_some();
         match (fault, late) {
             (Some(fault), _) => {
                 if let Some(set) = provisional {
@@ -599,7 +600,10 @@ pub trait FailureStore {
                 }
             }
         }
-        settle(failures, &writes);
+        // What succeeded stands in the ledger where it began: what it read may still be found bad.
+        if failed {
+            settle(failures, &writes);
+        }
         [provisional, late].into_iter().flatten().for_each(|set| failures.roots.release(set));
         id
     }

@@ -82,10 +82,11 @@ versioned!(tg_buffer_desc to size, tg_buffer_info to size);
 ///
 /// \param dev The device.
 /// \param desc What it is to be; must not be NULL.
-/// \param out The buffer: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL.
+/// \param out The buffer: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL. (One
+///        failure has no handle to give: TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live buffers.)
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE for dev;
 ///          TG_ERROR_OUT_OF_DEVICE_MEMORY, also for a size the device can never hold; TG_ERROR_OUT_OF_HOST_MEMORY;
-///          TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread.
 /// \claims On failure the whole buffer, by one root. A new buffer is never claimed otherwise, unless the device has
 ///         TG_DEVICE_TRACK_UNINITIALIZED. Its bytes are undefined but readable.
@@ -143,12 +144,13 @@ pub extern "C" fn tg_buffer_destroy(dev: tg_device, buffer: tg_buffer) -> tg_res
 }
 
 /// Allocates a buffer that has no memory: again after a failure, or for the first time after TG_BUFFER_UNALLOCATED.
+/// For a token that tg_fail_unallocated was called on, it says that the caller's own memory is there now.
 ///
 /// \param dev The device.
 /// \param buffer The buffer.
 /// \param size Its new size in bytes; 0: as before.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
-///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE when it has memory, or is a token;
+///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE when it has memory;
 ///          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread.
 /// \claims On success the root of the failed allocation claims all its bytes; writing them releases them. On failure
@@ -301,7 +303,8 @@ pub unsafe extern "C" fn tg_buffer_read(
 /// \param dev The device.
 /// \param stream The stream.
 /// \param dst The bytes to write.
-/// \param src The bytes to read; as many, and none of them in dst. A size of 0 does nothing.
+/// \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). A size of 0
+///        does nothing.
 /// \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap or
 ///          differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
 ///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope holds the bytes;
@@ -320,7 +323,8 @@ pub extern "C" fn tg_buffer_copy(dev: tg_device, stream: u64, dst: tg_slice, src
 /// \param stream The stream.
 /// \param dst The bytes to write; a size of 0 does nothing.
 /// \param pattern The pattern in its low bytes, lowest byte first.
-/// \param pattern_size Bytes of the pattern: 1, 2 or 4. The size of dst must be a multiple of it.
+/// \param pattern_size Bytes of the pattern: 1, 2 or 4. It begins at the first byte of dst, which may lie anywhere
+///        and have any size: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
 /// \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
 ///          scope holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.

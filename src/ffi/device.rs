@@ -285,8 +285,9 @@ pub extern "C" fn tg_device_status(dev: tg_device) -> tg_result {
 ///
 /// \param dev The device.
 /// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER.
-/// \returns TG_OK; TG_TIMEOUT; TG_ERROR_DEVICE_LOST; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
-///          TG_ERROR_STALE_HANDLE.
+/// \returns TG_OK; TG_TIMEOUT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE;
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the driver refuses work;
+///          TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Holds no other thread up.
 /// \claims Nothing of its own. Work that a flush cannot hand to the driver claims what it was to write.
 #[unsafe(no_mangle)]
@@ -380,7 +381,7 @@ pub unsafe extern "C" fn tg_device_report(dev: tg_device, out: *mut tg_report) -
     }
 }
 
-/// Lists every claimed range on a device, in the order of the buffers' creation, without waiting.
+/// Lists every claimed range on a device, buffer by buffer, ascending in each, without waiting.
 ///
 /// \param dev The device.
 /// \param out An array to fill; may be NULL when capacity is 0.

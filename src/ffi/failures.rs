@@ -15,7 +15,7 @@ use crate::error::Result;
 pub struct tg_error_desc {
     /// sizeof(tg_error_desc).
     pub struct_size: usize,
-    /// A code of the caller's own, any number; reports show it as the tag of the root.
+    /// A code of the caller's own, any number; reports show it as the tag of the root (its bits as uint64_t).
     pub code: i64,
     /// What happened, for a person; cut at 1024 bytes.
     pub message: tg_str,
@@ -63,7 +63,8 @@ pub(super) unsafe fn declared<'a>(error: *const tg_error_desc) -> Result<Declare
 /// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
 /// \returns TG_OK: all written; TG_ERROR_UNWRITTEN: some byte is claimed, and tg_last_report names the roots;
 ///          TG_TIMEOUT; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
-///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_DRIVER when waiting fails.
+///          What a lost device held is claimed: TG_ERROR_UNWRITTEN.
 /// \threadsafety Any thread. Holds no other thread up.
 /// \claims Nothing. Releases nothing.
 #[unsafe(no_mangle)]
@@ -141,9 +142,9 @@ pub unsafe extern "C" fn tg_taint(
 /// \param count Elements of slices.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
-///          scope holds some of the bytes, and for a buffer without memory that is no token.
+///          scope holds some of the bytes.
 /// \threadsafety Any thread.
-/// \claims Releases exactly the bytes of the slices.
+/// \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_mark_written(dev: tg_device, slices: *const tg_slice, count: usize) -> tg_result {
     on_device("tg_mark_written", dev, |device| {

@@ -19,7 +19,7 @@ pub const TG_KERNEL_TRUSTED: u64 = 1 << 0;
 #[derive(Clone, Copy)]
 #[allow(non_camel_case_types)]
 pub struct tg_constant {
-    /// The SpecId in the module.
+    /// The SpecId in the module (VkSpecializationMapEntry::constantID).
     pub id: u32,
     /// The 4 bytes of its value: an int, an unsigned, a float's bits, or 0 and 1 for a bool.
     pub value: u32,
@@ -41,7 +41,7 @@ pub struct tg_kernel_desc {
     /// What the kernel does to each binding, in the order the kernel reports them: TG_ACCESS_* each. TG_ACCESS_AUTO
     /// and bindings beyond the array: what the module does. May be NULL when there are none.
     pub accesses: *const u32,
-    /// Elements of `accesses`; no more than the kernel has bindings.
+    /// Elements of `accesses`; those beyond the bindings of the kernel mean nothing.
     pub access_count: usize,
     /// Specialization constants; ids the module lacks are ignored. May be NULL when there are none.
     pub constants: *const tg_constant,
@@ -87,11 +87,11 @@ pub struct tg_kernel_info {
     pub bindings: *mut tg_binding_info,
     /// In: elements of `bindings`; 0 asks for the count only.
     pub binding_capacity: usize,
-    /// Out: how many bindings there are, whatever fits; 0 for a broken kernel.
+    /// Out: how many bindings there are, whatever fits; 0 when the module could not be read.
     pub binding_count: usize,
     /// Invocations of a work group in each direction, after specialization.
     pub group_size: [u32; 3],
-    /// Bytes of push constants that a launch must pass.
+    /// Bytes of push constants that a launch must pass (the end of the module's last push constant).
     pub push_size: u32,
     /// 1 when the kernel is broken, else 0.
     pub broken: u32,
@@ -120,7 +120,8 @@ const ENTRY: usize = 1024;
 ///
 /// \param dev The device.
 /// \param desc What it is made from; must not be NULL.
-/// \param out The kernel: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL.
+/// \param out The kernel: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL. (One
+///        failure has no handle to give: TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live kernels.)
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for NULL code; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
 ///          TG_ERROR_STALE_HANDLE for dev; TG_ERROR_INVALID_SHADER (the report has the validator's words);
 ///          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see;

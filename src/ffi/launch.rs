@@ -2,7 +2,7 @@
 
 use super::boundary::on_device;
 use super::results::tg_result;
-use super::slices::{UseFields, bytes, tg_buffer, tg_device, tg_kernel, tg_slice, tg_use, uses};
+use super::slices::{UseFields, Uses, bytes, read_uses, tg_buffer, tg_device, tg_kernel, tg_slice, tg_use};
 use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, misuse, versioned};
 use crate::device::{LaunchDesc, LaunchGrid};
@@ -24,7 +24,8 @@ pub struct tg_launch_desc {
     pub stream: u64,
     /// What runs.
     pub kernel: tg_kernel,
-    /// The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings. An access other than
+    /// The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings; each at a multiple of
+    /// tg_device_info::binding_alignment, and neither empty nor longer than max_binding_size. An access other than
     /// TG_ACCESS_AUTO overrides what descriptor and module say, for this launch.
     pub bindings: *const tg_use,
     /// Elements of `bindings`; as many as the kernel has.
@@ -34,16 +35,17 @@ pub struct tg_launch_desc {
     pub extra: *const tg_use,
     /// Elements of `extra`.
     pub extra_count: usize,
-    /// Work groups in each direction. After the first, 0 means 1.
+    /// Work groups in each direction, up to tg_device_info::max_groups. After the first, 0 means 1.
     pub groups: [u32; 3],
     /// Invocations in each direction: divided by the group size of the kernel, rounded up. After the first, 0 means 1.
     pub threads: [u32; 3],
-    /// Three uint32_t group counts in a buffer, 12 bytes at a multiple of 4. Counts beyond the limits of the device run
-    /// nothing.
+    /// Three uint32_t group counts in a buffer (VkDispatchIndirectCommand): 12 bytes at a multiple of 4
+    /// (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. A
+    /// TG_ACCESS_WRITE that nobody declared counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
     pub indirect: tg_slice,
     /// Push constants; copied. May be NULL when push_size is 0.
     pub push: *const c_void,
-    /// Bytes of them: exactly what the kernel has, a multiple of 4.
+    /// Bytes of them: exactly what tg_kernel_info::push_size says.
     pub push_size: usize,
     /// Its name in reports and debug tools; empty: that of the kernel; cut at 128 bytes.
     pub label: tg_str,
@@ -82,17 +84,14 @@ const EXTRA: UseFields =
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_launch(dev: tg_device, desc: *const tg_launch_desc) -> tg_result {
     on_device("tg_launch", dev, |device| {
+        let (mut bindings, mut extra) = (Uses::new(), Uses::new());
         // SAFETY: the header asks for NULL or a struct that begins with its size, and for arrays and strings that are
         // what they say.
-        let (desc, bindings, extra, push, label) = unsafe {
+        let (desc, push, label) = unsafe {
             let desc = structs::read(desc, "desc")?;
-            (
-                desc,
-                uses(desc.bindings, desc.binding_count, &BINDINGS)?,
-                uses(desc.extra, desc.extra_count, &EXTRA)?,
-                bytes(desc.push, desc.push_size, "desc.push")?,
-                strings::read::<LABEL>(desc.label, "desc.label")?,
-            )
+            read_uses(&mut bindings, desc.bindings, desc.binding_count, &BINDINGS)?;
+            read_uses(&mut extra, desc.extra, desc.extra_count, &EXTRA)?;
+            (desc, bytes(desc.push, desc.push_size, "desc.push")?, strings::read::<LABEL>(desc.label, "desc.label")?)
         };
         device.launch(&LaunchDesc {
             stream: desc.stream,

@@ -34,7 +34,7 @@ pub const TG_NAME_CAPACITY: usize = 256;
 pub const TG_CONTAINMENT_PAGE: u32 = 1;
 /// A kernel that runs past its slice stays inside its buffer (TG_DEVICE_ISOLATE_BUFFERS).
 pub const TG_CONTAINMENT_BUFFER: u32 = 2;
-/// A kernel that runs past its slice reaches nothing (robustBufferAccess2).
+/// A kernel that runs past its slice reaches nothing beyond it, rounded up to 4 bytes (robustBufferAccess2).
 pub const TG_CONTAINMENT_SLICE: u32 = 3;
 
 /// The validation layer is on.
@@ -97,17 +97,17 @@ pub struct tg_device_info {
     pub containment: u32,
     /// Queues that the slots are spread over.
     pub queues: u32,
-    /// The largest number of work groups in each direction.
+    /// The largest number of work groups in each direction (maxComputeWorkGroupCount).
     pub max_groups: [u32; 3],
-    /// Bytes of push constants a kernel may have.
+    /// Bytes of push constants a kernel may have (maxPushConstantsSize).
     pub max_push_size: u32,
-    /// Bindings a kernel may have.
+    /// Bindings a kernel may have (maxPerStageDescriptorStorageBuffers, and what else bounds it).
     pub max_bindings: u32,
     /// Bytes of the largest buffer; a larger one is TG_ERROR_OUT_OF_DEVICE_MEMORY without asking the driver.
     pub max_buffer_size: u64,
-    /// Bytes of the largest slice that can be bound to a kernel.
+    /// Bytes of the largest slice that can be bound to a kernel (maxStorageBufferRange).
     pub max_binding_size: u64,
-    /// The offset of a bound slice must be a multiple of it; a power of two.
+    /// The offset of a bound slice must be a multiple of it; a power of two (minStorageBufferOffsetAlignment).
     pub binding_alignment: u64,
 }
 

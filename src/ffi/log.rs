@@ -46,6 +46,9 @@ pub struct tg_log_event {
 /// A callback for events. It may be called from any thread that is inside a function of the library, from several
 /// at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library;
 /// what those log on its behalf is not reported again. It must return: no exception, no longjmp.
+///
+/// With or without a callback, the environment variable TIDEGATE_LOG puts events on stderr, one line each: error, warn,
+/// info, debug, trace, or the number of the level; anything else is info. It is read when a device is made.
 #[allow(non_camel_case_types)]
 pub type tg_log_fn = Option<unsafe extern "C" fn(user_data: *mut c_void, event: *const tg_log_event)>;
 
@@ -220,5 +223,68 @@ impl Visit for Found {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.rest, " {name}={value:?}"),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    /// What came out of a sink.
+    #[derive(Default)]
+    struct Heard {
+        events: Mutex<Vec<(tg_result, u32, u64, String)>>,
+        finalized: Mutex<u32>,
+    }
+
+    unsafe extern "C" fn hear(user_data: *mut c_void, event: *const tg_log_event) {
+        // SAFETY: the test hands a `Heard` in, which outlives the sink, and the event is ours.
+        let (heard, event) = unsafe { (&*user_data.cast::<Heard>(), &*event) };
+        // SAFETY: strings of ours are sized and end in NUL.
+        let message = unsafe { std::ffi::CStr::from_ptr(event.message.data) };
+        assert_eq!(message.count_bytes(), event.message.size);
+        let message = message.to_string_lossy().into_owned();
+        heard.events.lock().push((event.code, event.level, event.failure, message));
+    }
+
+    unsafe extern "C" fn finalize(user_data: *mut c_void) {
+        // SAFETY: as above.
+        *unsafe { &*user_data.cast::<Heard>() }.finalized.lock() += 1;
+    }
+
+    fn sink(heard: &Heard, level: u32) -> Result<Sink> {
+        Sink::new(Some(hear), std::ptr::from_ref(heard).cast_mut().cast(), Some(finalize), level, "")
+    }
+
+    #[test]
+    fn events_reach_the_callback_as_data_and_the_finalizer_runs_once() {
+        let heard = Heard::default();
+        let dispatch = sink(&heard, TG_LOG_WARN).expect("a level").dispatch();
+        let again = dispatch.clone();
+        tracing::dispatcher::with_default(&dispatch, || {
+            tracing::error!(code = -105i32, failure = 7u64, "{} failed", "it");
+            tracing::info!("not urgent enough");
+        });
+        drop(dispatch);
+        assert_eq!(*heard.finalized.lock(), 0);
+        drop(again);
+        assert_eq!(*heard.finalized.lock(), 1);
+        assert_eq!(*heard.events.lock(), [(-105, TG_LOG_ERROR, 7, "it failed".to_owned())]);
+    }
+
+    #[test]
+    fn a_refused_sink_takes_nothing_over() {
+        let heard = Heard::default();
+        assert!(sink(&heard, 99).is_err());
+        drop(sink(&heard, TG_LOG_DEFAULT));
+        assert_eq!(*heard.finalized.lock(), 0);
+    }
+
+    #[test]
+    fn a_line_for_stderr_says_code_and_failure() {
+        let found = Found { code: -105, failure: 7, message: "it failed".into(), rest: " size=3".into() };
+        let line = "tidegate: one: error: it failed size=3 [TG_ERROR_OUT_OF_DEVICE_MEMORY -105] [failure 7]";
+        assert_eq!(found.line(Level::ERROR, "one"), line);
     }
 }

@@ -27,6 +27,8 @@ mod slices;
 mod stream;
 mod strings;
 mod structs;
+#[cfg(test)]
+mod tests;
 
 pub use buffer::*;
 pub use device::*;

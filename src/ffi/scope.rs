@@ -3,7 +3,7 @@
 use super::boundary::{making, on_device};
 use super::failures::{declared, tg_error_desc};
 use super::results::tg_result;
-use super::slices::{UseFields, tg_device, tg_scope, tg_use, uses};
+use super::slices::{UseFields, Uses, read_uses, tg_device, tg_scope, tg_use};
 use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, versioned};
 use crate::device::ScopeDesc;
@@ -45,7 +45,7 @@ const USES: UseFields =
 /// \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_ERROR_INVALID_ARGUMENT, also
 ///          for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
 ///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while another open scope holds some of the bytes;
-///          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes.
 /// \threadsafety Any thread. The scope may be ended on another.
 /// \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to
 ///         everything it was to write.
@@ -56,7 +56,8 @@ pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_de
     unsafe {
         making("tg_scope_begin", dev, out, tg_scope::NULL, |device| {
             let desc = structs::read(desc, "desc")?;
-            let uses = uses(desc.uses, desc.use_count, &USES)?;
+            let mut uses = Uses::new();
+            read_uses(&mut uses, desc.uses, desc.use_count, &USES)?;
             let label = strings::read::<LABEL>(desc.label, "desc.label")?;
             let scope = device.scope_begin(&ScopeDesc {
                 stream: desc.stream,

@@ -160,18 +160,16 @@ pub(super) struct UseFields {
     pub(super) auto: bool,
 }
 
-/// An array of uses.
+/// Adds the uses of an array; into a place of the caller's, because they are long to move.
 ///
 /// # Safety
 /// As [`array`].
-pub(super) unsafe fn uses(at: *const tg_use, count: usize, fields: &UseFields) -> Result<Uses> {
+pub(super) unsafe fn read_uses(to: &mut Uses, at: *const tg_use, count: usize, fields: &UseFields) -> Result {
     // SAFETY: the same contract.
     let given = unsafe { array(at, count, fields.array) }?;
-    let mut uses = Uses::new();
-    uses.try_reserve(given.len()).map_err(|_| out_of_host_memory("the uses"))?;
+    to.try_reserve(given.len()).map_err(|_| out_of_host_memory("the uses"))?;
     for (index, one) in given.iter().enumerate() {
-        reserved(one.reserved, fields.reserved)
-            .map_err(|_| misuse(fields.reserved, format_args!("element {index}: reserved members must be zero")))?;
+        reserved(one.reserved, fields.reserved)?;
         let access = match access(one.access) {
             Some(None) if !fields.auto => None,
             known => known,
@@ -179,9 +177,9 @@ pub(super) unsafe fn uses(at: *const tg_use, count: usize, fields: &UseFields) -
         let access = access.ok_or_else(|| {
             misuse(fields.access, format_args!("element {index}: {} is no access that can stand here", one.access))
         })?;
-        uses.push(SliceUse { slice: one.slice.into(), access });
+        to.push(SliceUse { slice: one.slice.into(), access });
     }
-    Ok(uses)
+    Ok(())
 }
 
 /// The access of a number: `Some(None)` for TG_ACCESS_AUTO, `None` for a number that is no access.
@@ -247,7 +245,7 @@ mod tests {
         let field = |access, reserved| {
             let one = [tg_use { slice, access, reserved }];
             // SAFETY: the array is readable.
-            match unsafe { uses(one.as_ptr(), 1, &fields) } {
+            match unsafe { read_uses(&mut Uses::new(), one.as_ptr(), 1, &fields) } {
                 Err(Error::Misuse(misuse)) => misuse.field,
                 _ => "",
             }

@@ -43,6 +43,21 @@ struct Slot<R> {
     in_flight: VecDeque<(u64, R)>,
 }
 
+impl<R> Slot<R> {
+    /// The open recording is over, one way or another; the next one starts from nothing. A barrier of an earlier batch
+    /// would say nothing if that batch were refused, so each batch has its own. Its point, and what it waits for.
+    fn finish(&mut self, slot: u32) -> (Point, SmallVec<[Point; 4]>) {
+        let point = Point { slot, batch: self.open };
+        self.open += 1;
+        self.recorded = 0;
+        self.covered = 0;
+        self.seen.fill(0);
+        self.after_refusals = 0;
+        self.for_host = false;
+        (point, std::mem::take(&mut self.waits))
+    }
+}
+
 /// A closed recording on its way to a queue.
 pub struct Submission<R> {
     /// The batch.
@@ -179,12 +194,6 @@ impl<B: Backend> EventStreams<B> {
         })?;
         if own.recording.is_none() {
             own.recording = Some(backend.begin(slot)?);
-            own.recorded = 0;
-            own.for_host = false;
-            // A barrier of an earlier batch says nothing if that batch is refused: each batch has its own.
-            own.covered = 0;
-            own.seen.fill(0);
-            own.after_refusals = 0;
         }
         Ok(())
     }
@@ -251,10 +260,7 @@ impl<B: Backend> EventStreams<B> {
         if own.recording.is_some() || own.recorded == 0 {
             return None;
         }
-        let point = Point { slot, batch: own.open };
-        own.recorded = 0;
-        own.waits.clear();
-        own.open += 1;
+        let (point, _) = own.finish(slot);
         own.settled = point.batch;
         own.refused = point.batch;
         self.refusals += 1;
@@ -278,13 +284,10 @@ impl<B: Backend> EventStreams<B> {
         let Some(mut recording) = own.recording.take() else {
             return Ok(());
         };
-        let point = Point { slot, batch: own.open };
-        own.open += 1;
-        own.recorded = 0;
         if own.for_host {
             backend.host_barrier(&mut recording);
         }
-        let waits = std::mem::take(&mut own.waits);
+        let (point, waits) = own.finish(slot);
         match backend.end(&mut recording) {
             Ok(()) => {
                 self.pending[queue].push_back(Submission { point, recording, waits });
@@ -381,9 +384,8 @@ impl<B: Backend> EventStreams<B> {
             if let Some(recording) = own.recording.take() {
                 backend.recycle(slot, recording);
             }
-            own.recorded = 0;
-            own.settled = own.open;
-            own.open += 1;
+            let (point, _) = own.finish(slot);
+            own.settled = point.batch;
             own.complete = own.accepted;
         }
     }

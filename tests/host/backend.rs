@@ -210,14 +210,13 @@ impl State {
     }
 
     fn refused(&mut self, recording: &HostRecording, fault: &Fault) {
-        if self.refusals.iter().all(|r| r.recording != recording.serial) {
-            self.refusals.push(Refusal {
-                recording: recording.serial,
-                slot: recording.slot,
-                message: fault.message.to_string(),
-                accepted_later: false,
-            });
-        }
+        self.refusals.retain(|refusal| refusal.recording != recording.serial);
+        self.refusals.push(Refusal {
+            recording: recording.serial,
+            slot: recording.slot,
+            message: fault.message.to_string(),
+            accepted_later: false,
+        });
     }
 
     fn next_serial(&mut self) -> u64 {

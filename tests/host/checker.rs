@@ -281,9 +281,12 @@ impl Checker {
     }
 
     fn touch(&mut self, touch: &Touch, name: &str, queue: usize, position: u64, front: &Front) {
+        if touch.start == touch.end {
+            return;
+        }
         let mut complaints = Vec::new();
         match self.pages.get_mut(&touch.page) {
-            Some(page) if !page.destroyed && touch.start <= touch.end && touch.end <= page.size => {
+            Some(page) if !page.destroyed && touch.start < touch.end && touch.end <= page.size => {
                 page.accesses.retain(|earlier| {
                     let same = earlier.queue == queue && earlier.position == position;
                     let overlap = earlier.start < touch.end && touch.start < earlier.end;
@@ -306,16 +309,8 @@ impl Checker {
                         || (earlier.queue == queue && !same && (touch.write || !earlier.write));
                     !(covered && follows)
                 });
-                if touch.start < touch.end {
-                    page.accesses.push(Access {
-                        start: touch.start,
-                        end: touch.end,
-                        write: touch.write,
-                        queue,
-                        position,
-                        name: name.to_string(),
-                    });
-                }
+                let Touch { start, end, write, .. } = *touch;
+                page.accesses.push(Access { start, end, write, queue, position, name: name.to_string() });
             }
             _ => complaints.push(format!(
                 "{name} touches {}..{} of page {}, which is not there",

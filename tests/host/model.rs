@@ -353,12 +353,15 @@ impl Model {
             entry.failed.get_or_insert(root);
         }
         let mut late: BTreeMap<(usize, u64), Set> = BTreeMap::new();
+        // Bytes of which nobody can say what they are, for what was to write them did not run; trusted or not.
+        let mut stale: BTreeSet<(usize, u64)> = BTreeSet::new();
         let bytes = |span: Span| (span.start..span.end).map(move |at| (span.buffer, at));
         let mut bad_scopes: Vec<(usize, Set)> = Vec::new();
         for entry in &self.history {
             let written = || entry.uses.iter().filter(|u| writes(u.access)).flat_map(|u| bytes(u.span));
             if let Some(root) = entry.failed {
                 written().for_each(|byte| drop(late.insert(byte, Set::from([root]))));
+                stale.extend(written());
                 continue;
             }
             match entry.kind {
@@ -366,6 +369,10 @@ impl Model {
                 Kind::Copied => {
                     let (to, from) = (entry.uses[0].span, entry.uses[1].span);
                     let moved: Vec<Option<Set>> = bytes(from).map(|byte| late.get(&byte).cloned()).collect();
+                    let unknown: Vec<bool> = bytes(from).map(|byte| stale.contains(&byte)).collect();
+                    for (byte, unknown) in bytes(to).zip(unknown) {
+                        if unknown { stale.insert(byte) } else { stale.remove(&byte) };
+                    }
                     for (byte, roots) in bytes(to).zip(moved) {
                         match roots {
                             Some(roots) => drop(late.insert(byte, roots)),
@@ -374,8 +381,17 @@ impl Model {
                     }
                 }
                 Kind::Ran | Kind::Scope(_) => {
-                    let read = entry.uses.iter().filter(|u| reads(u.access)).flat_map(|u| bytes(u.span));
-                    let found: Set = read.filter_map(|byte| late.get(&byte)).flatten().copied().collect();
+                    let read = || entry.uses.iter().filter(|u| reads(u.access)).flat_map(|u| bytes(u.span));
+                    let found: Set = read().filter_map(|byte| late.get(&byte)).flatten().copied().collect();
+                    if entry.kind == Kind::Ran {
+                        match read().any(|byte| stale.contains(&byte)) {
+                            true => stale.extend(written()),
+                            false => {
+                                let full = entry.uses.iter().filter(|u| u.access == Access::Write);
+                                full.flat_map(|u| bytes(u.span)).for_each(|byte| _ = stale.remove(&byte));
+                            }
+                        }
+                    }
                     match entry.kind {
                         _ if found.is_empty() => {
                             for u in entry.uses.iter().filter(|u| u.access == Access::Write) {
@@ -391,6 +407,11 @@ impl Model {
         for (scope, found) in bad_scopes {
             if let Some(scope) = self.scopes.get_mut(&scope) {
                 scope.late.extend(found);
+            }
+        }
+        for (buffer, at) in stale {
+            if self.has_bytes(buffer) {
+                self.byte(buffer, at).value = None;
             }
         }
         for ((buffer, at), roots) in late {
