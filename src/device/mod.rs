@@ -8,6 +8,7 @@ mod buffers;
 mod kernels;
 mod launch;
 mod questions;
+mod reads;
 mod scopes;
 mod transfer;
 mod types;
@@ -26,10 +27,12 @@ use crate::memory::{HandleKind, HandleTable, Mark, Memory, Place, pages::PageLim
 use crate::stream::{Backend, EventStreams, Need, OrderStats};
 use kernels::Kernel;
 use parking_lot::{Mutex, MutexGuard};
+use reads::Read;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tracing::Dispatch;
+use waits::Deadline;
 
 /// The size of a page that many blocks share, where there is room for many of them.
 const PAGE_SIZE: u64 = 16 << 20;
@@ -43,9 +46,10 @@ struct Core<B: Backend> {
     streams: EventStreams<B>,
     kernels: HandleTable<Kernel<B>>,
     scopes: HandleTable<ScopeKey>,
+    reads: HandleTable<Read>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
-    /// Blocks of host reads whose time was up: free once their point is complete.
+    /// Blocks of host reads that nobody waits for any more: free once their point is complete.
     late_reads: Vec<(Point, BlockKey)>,
     retired: Vec<Retired<B>>,
     settings: Settings,
@@ -64,6 +68,7 @@ struct Names {
     none: Arc<str>,
     write: Arc<str>,
     read: Arc<str>,
+    read_begin: Arc<str>,
     copy: Arc<str>,
     fill: Arc<str>,
     scope: Arc<str>,
@@ -305,6 +310,7 @@ impl<B: Backend> Device<B> {
             none: "".into(),
             write: "tg_buffer_write".into(),
             read: "tg_buffer_read".into(),
+            read_begin: "tg_read_begin".into(),
             copy: "tg_buffer_copy".into(),
             fill: "tg_buffer_fill".into(),
             scope: "scope".into(),
@@ -315,6 +321,7 @@ impl<B: Backend> Device<B> {
             streams: EventStreams::new(settings.slots, queues),
             kernels: HandleTable::new(HandleKind::Kernel, serial),
             scopes: HandleTable::new(HandleKind::Scope, serial),
+            reads: HandleTable::new(HandleKind::Read, serial),
             staging: VecDeque::new(),
             late_reads: Vec::new(),
             retired: Vec::new(),
@@ -384,10 +391,19 @@ impl<B: Backend> Device<B> {
     }
 
     /// Enqueues work: repeats the attempt until nothing has to be submitted first, then submits what became due.
-    fn enqueue<T>(&self, mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>) -> Result<T> {
+    fn enqueue<T>(&self, attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>) -> Result<T> {
+        self.enqueue_until(Deadline::after(FOREVER), attempt)
+    }
+
+    /// The same; `Timeout` when there is no room for more unfinished work before the deadline.
+    fn enqueue_until<T>(
+        &self,
+        deadline: Deadline,
+        mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
+    ) -> Result<T> {
         loop {
             let mut core = self.lock();
-            self.make_room(&mut core)?;
+            self.make_room(&mut core, deadline)?;
             match attempt(&mut core, &self.backend) {
                 Ok(Turn::Done(value)) => {
                     self.unlock_and_log(core);
@@ -425,14 +441,19 @@ impl<B: Backend> Device<B> {
     }
 
     /// Unfinished work is bounded (R15): past the bound the oldest has to complete first.
-    fn make_room(&self, core: &mut Guard<'_, B>) -> Result {
+    fn make_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
+        let mut over = false;
         while core.failures.ledger().len() >= core.settings.max_pending as usize {
+            if over {
+                return Err(Error::Timeout);
+            }
+            over = deadline.is_over();
             for slot in core.streams.slots() {
                 core.close_slot(&self.backend, slot);
             }
             let fault = MutexGuard::unlocked(core, || {
                 (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
-                self.wait_for_some()
+                self.wait_for_some(deadline.step())
             });
             core.refresh(&self.backend)?;
             fault?;

@@ -26,6 +26,15 @@ impl Deadline {
     fn left(self) -> Duration {
         self.0.map_or(STEP, |end| end.saturating_duration_since(Instant::now()))
     }
+
+    /// How long to wait before looking again.
+    pub(super) fn step(self) -> Duration {
+        self.left().min(STEP)
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        self.left().is_zero()
+    }
 }
 
 impl<B: Backend> Device<B> {
@@ -93,8 +102,8 @@ impl<B: Backend> Device<B> {
                 target
             };
             let Some(target) = target else { return Ok(()) };
-            let left = deadline.left();
-            if !self.wait_once(target, left.min(STEP))? && left.is_zero() {
+            let (step, over) = (deadline.step(), deadline.is_over());
+            if !self.wait_once(target, step)? && over {
                 return Err(Error::Timeout);
             }
         }
@@ -121,13 +130,13 @@ impl<B: Backend> Device<B> {
     }
 
     /// Waits until any batch in flight is over: there is room for more work then.
-    pub(super) fn wait_for_some(&self) -> Result {
+    pub(super) fn wait_for_some(&self, time: Duration) -> Result {
         let points: SmallVec<[Point; 16]> = {
             let core = self.lock();
             core.streams.slots().iter().filter_map(|slot| core.streams.last(*slot)).collect()
         };
         match points.first() {
-            Some(point) => self.wait_once(*point, STEP).map(drop),
+            Some(point) => self.wait_once(*point, time).map(drop),
             None => Ok(()),
         }
     }
@@ -146,6 +155,7 @@ impl<B: Backend> Device<B> {
             .map(|(handle, _)| format!("buffer \"{}\"", core.memory.label(handle)))
             .chain(core.kernels.iter().map(|(_, kernel)| format!("kernel \"{}\"", kernel.name.label)))
             .chain(core.scopes.iter().map(|_| "an open scope".to_owned()))
+            .chain(core.reads.iter().map(|_| "a read".to_owned()))
             .collect();
         core.destroy_all(&self.backend);
         self.unlock_and_log(core);
@@ -171,6 +181,7 @@ impl<B: Backend> Core<B> {
             self.exit_write(scope, Some(Fault::new(Code::TornDown, "the device was destroyed")));
         }
         let _ = self.refresh(backend);
+        self.forget_reads();
         let buffers: Vec<_> = self.memory.buffers.iter().map(|(handle, buffer)| (handle, buffer.block)).collect();
         for (handle, block) in buffers {
             self.memory.buffers.remove(handle);
