@@ -313,6 +313,12 @@ impl State {
         }
     }
 
+    /// Bytes of a page that is there: a submission that names another is a breach.
+    fn range(&mut self, place: &Place) -> &mut [u8] {
+        let Some((_, bytes)) = self.bytes.get_mut(&place.page) else { panic!("page {} is gone", place.page) };
+        &mut bytes[place.offset as usize..][..place.size as usize]
+    }
+
     fn execute(&mut self, command: &Command) {
         match command {
             Command::Launch { program, places, push, counts, .. } => {
@@ -332,14 +338,12 @@ impl State {
                 }
             }
             Command::Copy { to, from } => {
-                let bytes: Vec<u8> = (0..from.size).map(|i| self.load(from, i).unwrap_or(0)).collect();
-                for (i, byte) in bytes.into_iter().enumerate() {
-                    self.store(to, i as u64, byte);
-                }
+                let bytes = self.range(from).to_vec();
+                self.range(to).copy_from_slice(&bytes);
             }
             Command::Fill { to, pattern } => {
-                for i in 0..to.size {
-                    self.store(to, i, pattern.to_le_bytes()[(i % 4) as usize]);
+                for word in self.range(to).chunks_exact_mut(4) {
+                    word.copy_from_slice(&pattern.to_le_bytes());
                 }
             }
         }
