@@ -1,0 +1,80 @@
+//! The budgets of the library, measured: one tab-separated row each, on whatever device Vulkan gives first.
+//!
+//! Ours and the baseline take turns in this one process, and the medians are compared. Nothing here fails for being
+//! slow: the exit status says only whether every result was right. `scripts/bench.sh` sets up what makes the figures
+//! comparable.
+
+mod heap;
+mod launches;
+mod memory;
+mod ours;
+mod raw;
+mod store;
+mod table;
+
+use launches::Bench;
+
+const USAGE: &str = "usage: tidegate-benches [--quick] [ROW...]     rows: B1 (with B2) B3 B4 B5 B6 B7 B8 B9 B10 B11
+       tidegate-benches --profile ROUNDS      our side of B1 alone, for a profiler";
+/// What a first look needs.
+const QUICK: [&str; 4] = ["B1", "B2", "B4", "B7"];
+
+fn main() {
+    let mut words = std::env::args().skip(1).peekable();
+    let quick = words.next_if_eq("--quick").is_some();
+    if words.next_if_eq("--profile").is_some() {
+        let rounds = words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| usage());
+        Bench::new().profile(rounds);
+        return;
+    }
+    let rows: Vec<String> = words.collect();
+    if rows.iter().any(|row| !row.starts_with('B') || row[1..].parse::<u32>().is_err()) {
+        usage();
+    }
+    let wanted = |names: &[&str]| {
+        names.iter().any(|name| match (quick, rows.is_empty()) {
+            (true, _) => QUICK.contains(name),
+            (false, true) => true,
+            (false, false) => rows.iter().any(|row| row == name),
+        })
+    };
+
+    println!("name\tours\tbaseline\tratio\tbudget\tverdict");
+    if wanted(&["B7"]) {
+        store::success();
+    }
+    if wanted(&["B8"]) {
+        store::fragmented();
+    }
+    if !wanted(&["B1", "B2", "B3", "B4", "B5", "B6", "B9", "B10", "B11"]) {
+        return;
+    }
+    let mut bench = Bench::new();
+    if wanted(&["B1", "B2"]) {
+        bench.dependent();
+    }
+    if wanted(&["B3"]) {
+        bench.independent();
+    }
+    if wanted(&["B4", "B5"]) {
+        bench.single(wanted(&["B5"]));
+    }
+    // Before the transfers, whose memory would hide what launches leave behind.
+    if wanted(&["B11"]) {
+        bench.memory();
+    }
+    if wanted(&["B6"]) {
+        bench.transfers();
+    }
+    if wanted(&["B9"]) {
+        bench.buffers();
+    }
+    if wanted(&["B10"]) {
+        bench.skipped();
+    }
+}
+
+fn usage() -> ! {
+    eprintln!("{USAGE}");
+    std::process::exit(2)
+}

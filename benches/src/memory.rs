@@ -1,0 +1,105 @@
+//! Rows of memory: transfers (B6), and creating and destroying buffers (B9).
+
+use crate::launches::{Bench, fill, submit_and_wait};
+use crate::table::{Budget, in_turn, nanoseconds_each, row};
+use gpu_allocator::MemoryLocation;
+
+const MIB: usize = 1 << 20;
+/// Buffers created and destroyed in one repetition.
+const BUFFERS: usize = 1_000;
+
+impl Bench {
+    /// Host to device and back, against staging memory that is made once and used again.
+    pub(crate) fn transfers(&mut self) {
+        for mib in [1, 64, 256] {
+            let size = mib * MIB;
+            let times = (64 / mib).clamp(1, 16);
+            let bandwidth = |ns: f64| size as f64 / ns * 1e9 / f64::from(1 << 30);
+            let (source, mut target) = (vec![7; size], vec![0; size]);
+            let buffer = self.ours.buffer(size as u64);
+            let memory = self.raw.buffer(size as u64, MemoryLocation::GpuOnly);
+            let up = self.raw.buffer(size as u64, MemoryLocation::CpuToGpu);
+            let down = self.raw.buffer(size as u64, MemoryLocation::GpuToCpu);
+            fill(&up, size, 1);
+            fill(&down, size, 1);
+            let Bench { raw, ours, .. } = &mut *self;
+            let commands = raw.commands[0];
+            let (one, other) = in_turn(
+                || {
+                    bandwidth(nanoseconds_each(times, || {
+                        for _ in 0..times {
+                            ours.write(buffer, &source);
+                            ours.wait();
+                        }
+                    }))
+                },
+                || {
+                    bandwidth(nanoseconds_each(times, || {
+                        for _ in 0..times {
+                            // SAFETY: both are as long, and the device is done with the staging.
+                            unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), up.mapped(), size) };
+                            raw.begin(commands);
+                            raw.copy(commands, &memory, &up, size as u64);
+                            raw.end(commands);
+                            submit_and_wait(raw, commands);
+                        }
+                    }))
+                },
+            );
+            row(&format!("B6 upload of {mib} MiB"), "GiB/s", one, other, Budget::AtLeastTimes(0.95));
+            ours.read(buffer, &mut target);
+            assert!(target == source, "the upload is not what was written");
+
+            let mut raw_target = vec![0; size];
+            let (one, other) = in_turn(
+                || {
+                    bandwidth(nanoseconds_each(times, || {
+                        for _ in 0..times {
+                            ours.read(buffer, &mut target);
+                        }
+                    }))
+                },
+                || {
+                    bandwidth(nanoseconds_each(times, || {
+                        for _ in 0..times {
+                            raw.begin(commands);
+                            raw.copy(commands, &down, &memory, size as u64);
+                            raw.end(commands);
+                            submit_and_wait(raw, commands);
+                            // SAFETY: both are as long, and the device is done with the staging.
+                            unsafe {
+                                std::ptr::copy_nonoverlapping(down.mapped(), raw_target.as_mut_ptr(), size);
+                            }
+                        }
+                    }))
+                },
+            );
+            row(&format!("B6 readback of {mib} MiB"), "GiB/s", one, other, Budget::AtLeastTimes(0.95));
+            assert!(target == source && raw_target == source, "the readback is not what was written");
+            ours.destroy(buffer);
+            [memory, up, down].into_iter().for_each(|buffer| raw.free(buffer));
+        }
+    }
+
+    /// A buffer made and destroyed, with a page there already.
+    pub(crate) fn buffers(&mut self) {
+        const SIZE: u64 = 64 << 10;
+        let Bench { raw, ours, .. } = &mut *self;
+        // Keeps a page, on both sides, from going back to the driver.
+        let (kept, raw_kept) = (ours.buffer(SIZE), raw.buffer(SIZE, MemoryLocation::GpuOnly));
+        let (one, other) = in_turn(
+            || nanoseconds_each(BUFFERS, || (0..BUFFERS).for_each(|_| ours.destroy(ours.buffer(SIZE)))),
+            || {
+                nanoseconds_each(BUFFERS, || {
+                    for _ in 0..BUFFERS {
+                        let buffer = raw.buffer(SIZE, MemoryLocation::GpuOnly);
+                        raw.free(buffer);
+                    }
+                })
+            },
+        );
+        row("B9 create and destroy a buffer, warm", "ns", one, other, Budget::AtMostTimes(0.1));
+        ours.destroy(kept);
+        raw.free(raw_kept);
+    }
+}
