@@ -924,6 +924,26 @@ fn r12_a_reader_that_fails_taints_no_source() {
     assert_eq!(rig.settled_failures(), 0);
 }
 
+#[test]
+fn r12_a_read_keeps_to_its_time_when_there_is_no_room_either() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { max_pending: 4, ..settings() });
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().hold(true);
+    (0..4).for_each(|_| rig.launch(kernel, &[whole(buffer)]).expect("a launch"));
+    let (asked, answered) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = asked.send(rig.device.buffer_read(0, &mut [0; 64], whole(buffer), 1_000_000));
+        });
+        let answer = answered.recv_timeout(std::time::Duration::from_secs(20));
+        rig.backend().hold(false);
+        assert_eq!(answer, Ok(Err(Error::Timeout)));
+    });
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+}
+
 // R13
 
 /// Two launches in one batch that is refused, and one outside of it.
