@@ -522,8 +522,7 @@ impl World {
         let mut provisional = None;
         if let Ok(handle) = answer {
             self.scopes.push(Scope { number, handle });
-            let written: Vec<Slice> =
-                given.iter().filter(|u| u.access.is_some_and(writes)).map(|u| u.slice).collect();
+            let written: Vec<Slice> = given.iter().filter(|u| u.access.is_some_and(writes)).map(|u| u.slice).collect();
             if !written.is_empty() {
                 provisional = Some(self.device.first_failure(&written).map_err(|e| format!("{e:?}"))?);
             }
@@ -627,7 +626,13 @@ impl World {
             if handle.0 == 0 {
                 return Err(format!("no handle with {answer:?}"));
             }
-            self.kernels.push(Kernel { handle, shape: shape.clone(), declared: Vec::new(), broken: Set::new(), unreadable: false });
+            self.kernels.push(Kernel {
+                handle,
+                shape: shape.clone(),
+                declared: Vec::new(),
+                broken: Set::new(),
+                unreadable: false,
+            });
             (self.kernels.len() - 1, answer)
         };
         let handle = self.kernels[at].handle;
@@ -711,8 +716,16 @@ impl World {
         let push: Vec<u8> = (0..shape.program.push).map(|_| self.rng.next() as u8).collect();
         let given = self.given(&extra);
         let stream = self.stream();
-        let desc =
-            LaunchDesc { stream, kernel: handle, bindings: &bindings, extra: &given, grid, push: &push, label: "", tag: 0 };
+        let desc = LaunchDesc {
+            stream,
+            kernel: handle,
+            bindings: &bindings,
+            extra: &given,
+            grid,
+            push: &push,
+            label: "",
+            tag: 0,
+        };
         let answer = self.device.launch(&desc);
         self.note(format!("launch {handle:?} over {uses:?}, {grid:?}, on {stream} -> {answer:?}"));
         if matches!(grid, LaunchGrid::Groups([0, _, _])) {

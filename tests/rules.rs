@@ -566,10 +566,8 @@ fn r8_every_prefix_of_a_module_is_a_live_broken_kernel() {
         assert_eq!(failed(answer).0, Code::InvalidShader, "{len}");
         rig.device.kernel_destroy(kernel).expect("a destroy");
     }
-    let (kernel, answer) = rig.device.kernel_create(&tidegate::device::KernelDesc {
-        entry: "other",
-        ..kernel_desc(&code, &[], "entry")
-    });
+    let (kernel, answer) =
+        rig.device.kernel_create(&tidegate::device::KernelDesc { entry: "other", ..kernel_desc(&code, &[], "entry") });
     assert_eq!(failed(answer).0, Code::InvalidShader);
     rig.device.kernel_destroy(kernel).expect("a destroy");
     assert_eq!(rig.settled_failures(), 0);
