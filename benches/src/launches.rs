@@ -2,6 +2,7 @@
 
 use crate::heap::{allocations, live_bytes, resident_bytes};
 use crate::ours::{Chain, Ours, all_are, used, whole};
+use crate::process::on_one_processor;
 use crate::raw::{Buffer, CELL, Launches, Raw};
 use crate::table::{Budget, alone, in_turn, nanoseconds_each, processor_nanoseconds_each, row};
 use ash::vk;
@@ -47,7 +48,6 @@ impl Bench {
     /// Dependent launches: all of them, and the part of it that is the calls.
     pub(crate) fn dependent(&mut self) {
         let (bind, launches) = (self.raw.faster(&self.raw_chain, LAUNCHES, true), LAUNCHES as u32);
-        eprintln!("# dependent launches: the baseline's descriptors are {bind:?}");
         self.zero();
         let Bench { raw, ours, chain, raw_chain, .. } = &mut *self;
         let (mut ran, mut raw_ran) = (0, 0);
@@ -117,7 +117,6 @@ impl Bench {
         let pairs: Vec<_> = (0..LAUNCHES as u64).map(|i| [(raw_from.raw, 0), (raw_to.raw, i * CELL)]).collect();
         let raw_launches = self.raw.launches(&pairs);
         let bind = self.raw.faster(&raw_launches, LAUNCHES, false);
-        eprintln!("# independent launches: the baseline's descriptors are {bind:?}");
 
         let Bench { raw, ours, .. } = &mut *self;
         let (one, other) = in_turn(
@@ -147,21 +146,23 @@ impl Bench {
         let Bench { raw, ours, chain, raw_chain, .. } = &mut *self;
         let (mut ran, mut raw_ran) = (0, 0);
         let descs = [ours.desc(&chain.uses[0]), ours.desc(&chain.uses[1])];
-        let (one, other) = in_turn(
-            || {
-                ran += WAITED as u32;
-                nanoseconds_each(WAITED, || {
-                    for i in 0..WAITED {
-                        ours.launch(&descs[i % 2]);
-                        ours.wait();
-                    }
-                })
-            },
-            || {
-                raw_ran += 1;
-                nanoseconds_each(WAITED, || (0..WAITED).for_each(|_| raw.run(raw_chain, 1, bind, true)))
-            },
-        );
+        let (one, other) = on_one_processor(|| {
+            in_turn(
+                || {
+                    ran += WAITED as u32;
+                    nanoseconds_each(WAITED, || {
+                        for i in 0..WAITED {
+                            ours.launch(&descs[i % 2]);
+                            ours.wait();
+                        }
+                    })
+                },
+                || {
+                    raw_ran += 1;
+                    nanoseconds_each(WAITED, || (0..WAITED).for_each(|_| raw.run(raw_chain, 1, bind, true)))
+                },
+            )
+        });
         chain.check(ours, ran);
         assert!(raw_ran > 0 && all_are(mapped(&self.cells[1], CELL), 1), "the baseline's launch did not run");
         row("B4 one launch and wait", "ns", one, other, Budget::AtMostTimes(1.1));
