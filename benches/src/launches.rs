@@ -66,7 +66,7 @@ impl Bench {
         );
         chain.check(ours, ran);
         self.check_raw(raw_ran);
-        row("B1 10,000 dependent launches and a wait, each", "ns", one, other, Budget::AtMostTimes(1.05));
+        row("B1 10,000 dependent launches and a wait, each", "ns", one, other, Budget::TimesAtMost(1.05));
 
         // Recording against recording: neither side executes meanwhile.
         self.zero();
@@ -96,9 +96,9 @@ impl Bench {
             },
         );
         chain.check(&quiet, ran);
-        row("B2 tg_launch beyond recording", "ns", one, other, Budget::AtMostMore(150.0));
+        row("B2 tg_launch beyond recording", "ns", one, other, Budget::MoreAtMost(150.0));
         let each = allocated as f64 / LAUNCHES as f64;
-        row("B2 heap allocations per launch after warm-up", "", each, f64::NAN, Budget::AtMost(0.0));
+        row("B2 heap allocations per launch after warm-up", "", each, f64::NAN, Budget::OursAtMost(0.0));
     }
 
     /// Launches that share no byte that any of them writes.
@@ -132,7 +132,7 @@ impl Bench {
         ours.read(to, &mut bytes);
         assert!(all_are(&bytes, 1), "an independent launch did not run");
         assert!(all_are(mapped(&raw_to, size), 1), "the baseline's launches did not all run");
-        row("B3 10,000 independent launches and a wait, each", "ns", one, other, Budget::AtMostTimes(1.1));
+        row("B3 10,000 independent launches and a wait, each", "ns", one, other, Budget::TimesAtMost(1.1));
         [from, to].iter().for_each(|buffer| ours.destroy(*buffer));
         raw.free(raw_from);
         raw.free(raw_to);
@@ -165,7 +165,7 @@ impl Bench {
         });
         chain.check(ours, ran);
         assert!(raw_ran > 0 && all_are(mapped(&self.cells[1], CELL), 1), "the baseline's launch did not run");
-        row("B4 one launch and wait", "ns", one, other, Budget::AtMostTimes(1.1));
+        row("B4 one launch and wait", "ns", one, other, Budget::TimesAtMost(1.1));
         if !and_flushed {
             return;
         }
@@ -201,7 +201,7 @@ impl Bench {
             },
         );
         chain.check(ours, ran);
-        row("B5 launch and flush, 1,000 times, each", "ns", one, other, Budget::AtMostTimes(1.5));
+        row("B5 launch and flush, 1,000 times, each", "ns", one, other, Budget::TimesAtMost(1.5));
     }
 
     /// A launch that skips against one that runs.
@@ -224,9 +224,9 @@ impl Bench {
                 calls
             },
         );
-        row("B10 a launch that skips, against one that runs", "ns", one, other, Budget::AtMostTimes(0.5));
+        row("B10 a launch that skips, against one that runs", "ns", one, other, Budget::TimesAtMost(0.5));
         let each = allocated as f64 / LAUNCHES as f64;
-        row("B10 heap allocations per skip after warm-up", "", each, f64::NAN, Budget::AtMost(0.0));
+        row("B10 heap allocations per skip after warm-up", "", each, f64::NAN, Budget::OursAtMost(0.0));
         [bad, after].iter().for_each(|buffer| ours.destroy(*buffer));
     }
 
@@ -245,10 +245,10 @@ impl Bench {
         let (few, few_resident) = run(1);
         let (many, many_resident) = run(99);
         chain.check(ours, 100 * LAUNCHES as u32);
-        row("B11 live heap after 1,000,000 launches, against 10,000", "KiB", many, few, Budget::AtMostMore(0.0));
+        row("B11 live heap after 1,000,000 launches, against 10,000", "KiB", many, few, Budget::MoreAtMost(0.0));
         // The driver's own heap and the allocator's fragments are in here too: one percent is noise.
         let name = "B11 resident memory after the same";
-        row(name, "KiB", many_resident, few_resident, Budget::AtMostTimes(1.01));
+        row(name, "KiB", many_resident, few_resident, Budget::TimesAtMost(1.01));
     }
 
     /// Our side of B1 alone, for a profiler to look at.

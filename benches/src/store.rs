@@ -94,9 +94,9 @@ pub(crate) fn success() {
         assert_eq!(store.failures.count(), 0, "success leaves nothing behind");
         assert!(theirs.is_empty(), "the baseline left something behind");
         let name = format!("B7 failure/ alone, a successful launch over {buffers}");
-        row(&name, "ns", one, other, Budget::AtMostTimes(0.5));
+        row(&name, "ns", one, other, Budget::TimesAtMost(0.5));
     }
-    row("B7 heap allocations", "", allocated as f64, f64::NAN, Budget::AtMost(0.0));
+    row("B7 heap allocations", "", allocated as f64, f64::NAN, Budget::OursAtMost(0.0));
 }
 
 /// One buffer with many claims.
@@ -133,7 +133,7 @@ pub(crate) fn fragmented() {
         },
         || theirs.lookup(&places),
     );
-    row("B8 10,000 claims: lookup", "ns", one, their, Budget::AtMost(200.0));
+    row("B8 10,000 claims: lookup", "ns", one, their, Budget::OursAtMost(200.0));
 
     // Each claim is a failure of its own, minted and told to the log as a caller's is.
     let claim = |store: &mut Store| {
@@ -153,7 +153,7 @@ pub(crate) fn fragmented() {
         },
         || theirs.claim(&places),
     );
-    row("B8 10,000 claims: claim one more range", "ns", one, their, Budget::AtMost(1000.0));
+    row("B8 10,000 claims: claim one more range", "ns", one, their, Budget::OursAtMost(1000.0));
 
     let (one, their) = in_turn(
         || {
@@ -162,7 +162,7 @@ pub(crate) fn fragmented() {
         },
         || theirs.release(&places),
     );
-    row("B8 10,000 claims: release one range", "ns", one, their, Budget::AtMost(1000.0));
+    row("B8 10,000 claims: release one range", "ns", one, their, Budget::OursAtMost(1000.0));
 
     let roots = store.failures.count();
     assert_eq!(roots as u64, CLAIMS, "each claim has its root, and what was released has none");
@@ -175,7 +175,7 @@ pub(crate) fn fragmented() {
         all
     });
     let their = alone(|| theirs::Fragmented::new(CLAIMS).clear());
-    row("B8 10,000 claims: clear all", "us", one, their, Budget::AtMost(2000.0));
+    row("B8 10,000 claims: clear all", "us", one, their, Budget::OursAtMost(2000.0));
 }
 
 /// The published bookkeeping of cubecl-server, in the cycle its own benchmark runs: a failure claims what each buffer
