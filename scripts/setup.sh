@@ -14,6 +14,13 @@ as_root() {
     fi
 }
 
+# What apt says is of interest only when it fails.
+apt() {
+    local says
+    says=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get "$@" 2>&1 </dev/null) ||
+        { printf '%s\n' "$says" >&2; die "failed: apt-get $*"; }
+}
+
 # The runtime that -fsanitize links for clang is packaged by clang's major version, so its name is found by asking.
 clang_runtime() {
     local major=""
@@ -47,17 +54,17 @@ if command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; 
     updated=no
     if [ "${#missing[@]}" -gt 0 ]; then
         say "installing ${missing[*]}"
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+        apt update -qq
         updated=yes
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+        apt install -y -qq --no-install-recommends "${missing[@]}"
     fi
     runtime=$(clang_runtime)
     if [ -n "$runtime" ] && [ -n "$(missing_packages "$runtime")" ]; then
-        [ "$updated" = yes ] || as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+        [ "$updated" = yes ] || apt update -qq
         # Older distributions ship the runtime inside another package and have none of this name.
         if apt-cache show "$runtime" >/dev/null 2>&1; then
             say "installing $runtime"
-            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$runtime" >/dev/null
+            apt install -y -qq --no-install-recommends "$runtime"
         fi
     fi
 else

@@ -86,7 +86,7 @@ finish() {
 
 scripts_parse() { local script; for script in scripts/*.sh .ci/run; do bash -n "$script"; done; }
 
-rust_tests() { cargo test --locked -j "$jobs"; }
+rust_tests() { cargo test --locked --no-fail-fast -j "$jobs"; }
 
 package() {
     local build=$out/package-build
@@ -141,7 +141,7 @@ export root out prefix jobs
 export -f scripts_parse rust_tests package package_files symbols configure_c_tests run_c_tests c_tests c_tests_sanitized
 
 step "scripts" scripts_parse || true
-step "format" cargo fmt --check || true
+step "format" cargo fmt --check -- --color never || true
 step "lints" cargo clippy --locked --all-targets -j "$jobs" -- -D warnings || true
 step "rust tests" rust_tests || true
 step "header" bash scripts/check_header.sh || true

@@ -31,8 +31,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tracing::Dispatch;
 
-/// The size of a page that many blocks share.
+/// The size of a page that many blocks share, where there is room for many of them.
 const PAGE_SIZE: u64 = 16 << 20;
+/// The least such a page has.
+const MIN_PAGE_SIZE: u64 = 64 << 10;
 
 /// What is under the lock.
 struct Core<B: Backend> {
@@ -289,13 +291,15 @@ impl<B: Backend> Device<B> {
     pub fn new(backend: B, serial: u32, settings: Settings, dispatch: Option<Dispatch>) -> Device<B> {
         let limits = backend.limits();
         let queues = limits.queues.max(1);
+        let cap = if settings.memory_cap == 0 { u64::MAX / 2 } else { settings.memory_cap };
         let pages = PageLimits {
             block_alignment: limits.block_alignment,
             max_page: limits.max_buffer_size,
             heap_size: limits.heap_size,
-            cap: if settings.memory_cap == 0 { u64::MAX } else { settings.memory_cap },
+            cap,
             isolate: settings.isolate_buffers,
-            page_size: PAGE_SIZE,
+            // Each purpose has pages of its own: under a small cap one of them must not take all there is.
+            page_size: (cap / 16).next_multiple_of(MIN_PAGE_SIZE).min(PAGE_SIZE),
         };
         let names = Names {
             none: "".into(),

@@ -149,10 +149,6 @@ impl<B: Backend> Device<B> {
                 return Err(error);
             }
             core.ensure_written(&[from]).map_err(Error::Unwritten)?;
-            let need = core.need(slot, &uses);
-            if !need.flush.is_empty() {
-                return Ok(Turn::Flush(need.flush));
-            }
             let source = core.place_of(from)?;
             let private = core.private_block(size);
             if let Err(fault) = core.place(backend, private, Purpose::StagingDown, size) {
@@ -160,6 +156,13 @@ impl<B: Backend> Device<B> {
                 return Err(fault.into());
             }
             let to = Bytes { block: private, start: 0, end: size };
+            // The private block may be one that an earlier read let go: a write after its write, like any other.
+            let uses = [uses[0], write_of(to)];
+            let need = core.need(slot, &uses);
+            if !need.flush.is_empty() {
+                core.forget(private);
+                return Ok(Turn::Flush(need.flush));
+            }
             let work = core.work("tg_buffer_read", &name, stream);
             let mut enqueued = None;
             let result = core.copy_scope(&work, to, from, |core| {
@@ -267,6 +270,10 @@ impl<B: Backend> Device<B> {
             core.not_held(&[write_of(to)], "dst")?;
             (to, core.streams.slot_of(stream), core.names.fill.clone())
         };
+        if !(to.end - to.start).is_multiple_of(u64::from(pattern_size)) {
+            let why = format_args!("{} bytes are not a whole number of patterns", to.end - to.start);
+            return Err(Error::misuse(Code::InvalidArgument, "dst.size", why));
+        }
         if to.start == to.end {
             return Ok(());
         }

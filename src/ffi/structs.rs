@@ -278,12 +278,12 @@ mod tests {
 
     #[test]
     fn arrays_are_checked_before_they_are_touched() {
-        let at = 8 as *const u64;
+        let at = std::ptr::dangling::<u64>();
         // SAFETY: every one of these is refused or empty before it is read.
         let (null, odd, long, empty) = unsafe {
             (
                 array(std::ptr::null::<u64>(), 1, "slices"),
-                array(9 as *const u64, 1, "slices"),
+                array(at.byte_add(1), 1, "slices"),
                 array(at, usize::MAX / 4, "slices"),
                 array(at, 0, "slices"),
             )

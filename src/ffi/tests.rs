@@ -238,3 +238,29 @@ fn a_descriptor_is_refused_by_the_name_of_its_member() {
         assert_eq!(record::last().field, field);
     }
 }
+
+#[test]
+fn a_failed_device_frees_the_data_of_its_log_and_a_refused_one_does_not() {
+    unsafe extern "C" fn count(user_data: *mut std::ffi::c_void) {
+        // SAFETY: the test hands in a counter of its own.
+        unsafe { *user_data.cast::<u32>() += 1 };
+    }
+    let mut finalized = 0u32;
+    // SAFETY: zero is a value of every member.
+    let zero: tg_device_desc = unsafe { std::mem::zeroed() };
+    let desc = tg_device_desc {
+        struct_size: size_of::<tg_device_desc>(),
+        log_user_data: (&raw mut finalized).cast(),
+        log_finalizer: Some(count),
+        ..zero
+    };
+    let mut dev = tg_device::NULL;
+    for (scheduling, result, runs) in
+        [(99, TG_ERROR_INVALID_ARGUMENT, 0), (TG_SCHEDULING_SEQUENCE, TG_ERROR_UNSUPPORTED, 1)]
+    {
+        let desc = tg_device_desc { scheduling, ..desc };
+        // SAFETY: the pointers lead to the variables above.
+        assert_eq!(unsafe { tg_device_create(&desc, &mut dev) }, result);
+        assert_eq!((dev, finalized), (tg_device::NULL, runs));
+    }
+}
