@@ -46,7 +46,7 @@ impl Bench {
                     }))
                 },
             );
-            row(&format!("B6 upload of {mib} MiB"), "GiB/s", one, other, Budget::AtLeastTimes(0.95));
+            row(&format!("B6 upload of {mib} MiB"), "GiB/s", one, other, Budget::TimesAtLeast(0.95));
             ours.read(buffer, &mut target);
             assert!(target == source, "the upload is not what was written");
 
@@ -74,7 +74,7 @@ impl Bench {
                     }))
                 },
             );
-            row(&format!("B6 readback of {mib} MiB"), "GiB/s", one, other, Budget::AtLeastTimes(0.95));
+            row(&format!("B6 readback of {mib} MiB"), "GiB/s", one, other, Budget::TimesAtLeast(0.95));
             assert!(target == source && raw_target == source, "the readback is not what was written");
             ours.destroy(buffer);
             [memory, up, down].into_iter().for_each(|buffer| raw.free(buffer));
@@ -98,7 +98,7 @@ impl Bench {
                 })
             },
         );
-        row("B9 create and destroy a buffer, warm", "ns", one, other, Budget::AtMostTimes(0.1));
+        row("B9 create and destroy a buffer, warm", "ns", one, other, Budget::TimesAtMost(0.1));
         ours.destroy(kept);
         raw.free(raw_kept);
     }
