@@ -219,8 +219,8 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         tg_claim { slice failure failure_count reserved }
         tg_log_event { struct_size code level failure message }
         tg_device_desc {
-            struct_size select index name uuid r#type scheduling flags slots max_recorded max_pending reserved
-            memory_cap staging_size log log_user_data log_finalizer log_level reserved2 get_instance_proc_addr label
+            struct_size select index name uuid r#type scheduling flags slots max_recorded max_pending max_tasks
+            memory_cap staging_size log log_user_data log_finalizer log_level reserved get_instance_proc_addr label
         }
         tg_device_info {
             struct_size index r#type vendor_id device_id api_version driver_version uuid name_size name driver_size

@@ -142,7 +142,13 @@ fn checker_does_not_forget_a_read_hidden_by_a_write_that_was_not_ordered() {
     let log = [
         PAGE,
         batch(0, 0, 1, &[], vec![command("a", &[(1, 0..16, READ)])]),
-        batch(1, 1, 1, &[], vec![command("b", &[(1, 0..16, WRITE)]), Recorded::Barrier, command("c", &[(1, 0..16, WRITE)])]),
+        batch(
+            1,
+            1,
+            1,
+            &[],
+            vec![command("b", &[(1, 0..16, WRITE)]), Recorded::Barrier, command("c", &[(1, 0..16, WRITE)])],
+        ),
     ];
     assert_eq!(complaints(&log).len(), 2);
 }

@@ -566,10 +566,8 @@ fn r8_every_prefix_of_a_module_is_a_live_broken_kernel() {
         assert_eq!(failed(answer).0, Code::InvalidShader, "{len}");
         rig.device.kernel_destroy(kernel).expect("a destroy");
     }
-    let (kernel, answer) = rig.device.kernel_create(&tidegate::device::KernelDesc {
-        entry: "other",
-        ..kernel_desc(&code, &[], "entry")
-    });
+    let (kernel, answer) =
+        rig.device.kernel_create(&tidegate::device::KernelDesc { entry: "other", ..kernel_desc(&code, &[], "entry") });
     assert_eq!(failed(answer).0, Code::InvalidShader);
     rig.device.kernel_destroy(kernel).expect("a destroy");
     assert_eq!(rig.settled_failures(), 0);
@@ -845,6 +843,37 @@ fn r11_every_failure_code_of_a_call_claims_and_no_other_does() {
     rig.assert_ordered();
 }
 
+#[test]
+fn r11_work_that_finds_no_room_behind_a_device_that_does_not_answer_claims_what_it_was_to_write() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { max_pending: 4, ..settings() });
+    let kernel = rig.kernel(&nine());
+    let (busy, out) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    (0..4).for_each(|_| rig.launch(kernel, &[whole(busy)]).expect("a launch"));
+    for call in [Call::Completed, Call::Wait] {
+        rig.backend().inject(call, 1, fault(Code::OutOfHostMemory, "cannot ask"), true);
+    }
+    let (code, roots) = failed(rig.launch(kernel, &[whole(out)]));
+    rig.backend().heal();
+    assert_eq!((code, roots.len()), (Code::OutOfHostMemory, 1));
+    assert_eq!(rig.unreadable(whole(out)), roots);
+}
+
+#[test]
+fn r11_a_write_that_cannot_wait_for_staging_claims_what_it_was_to_write() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { staging_size: 16 << 10, ..settings() });
+    let (first, out) = (rig.buffer(16 << 10), rig.filled(8 << 10, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.write(whole(first), &[2; 16 << 10]).expect("a write");
+    for call in [Call::Completed, Call::Wait] {
+        rig.backend().inject(call, 1, fault(Code::OutOfHostMemory, "cannot ask"), true);
+    }
+    let (code, roots) = failed(rig.write(whole(out), &[3; 8 << 10]));
+    rig.backend().heal();
+    assert_eq!((code, roots.len()), (Code::OutOfHostMemory, 1));
+    assert_eq!(rig.unreadable(whole(out)), roots);
+}
+
 // R12
 
 #[test]
@@ -891,6 +920,26 @@ fn r12_a_reader_that_fails_taints_no_source() {
     assert_eq!(failed(rig.read(whole(buffer))).0, Code::OutOfHostMemory);
     assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
     assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r12_a_read_keeps_to_its_time_when_there_is_no_room_either() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { max_pending: 4, ..settings() });
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().hold(true);
+    (0..4).for_each(|_| rig.launch(kernel, &[whole(buffer)]).expect("a launch"));
+    let (asked, answered) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = asked.send(rig.device.buffer_read(0, &mut [0; 64], whole(buffer), 1_000_000));
+        });
+        let answer = answered.recv_timeout(std::time::Duration::from_secs(20));
+        rig.backend().hold(false);
+        assert_eq!(answer, Ok(Err(Error::Timeout)));
+    });
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
 }
 
 // R13
@@ -1061,6 +1110,43 @@ fn r13_a_read_whose_own_batch_is_refused_fails_and_taints_no_source() {
     rig.read(whole(buffer)).expect_err("its bytes never came");
     assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
     assert_eq!(rig.settled_failures(), 0);
+}
+
+// R14, as far as it needs no recovery
+
+#[test]
+fn r14_a_loss_is_one_root_that_claims_what_no_older_root_holds() {
+    let rig = Rig::default();
+    let kernel = rig.kernel(&nine());
+    let (bad, good, idle) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
+    let ((huge, own), token) = (rig.huge(), rig.token());
+    let root = rig.taint(part(bad, 0, 8));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[whole(good)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    let (code, roots) = failed(rig.device.stream_flush(0));
+    assert_eq!((code, roots.len()), (Code::DeviceLost, 1));
+    let loss = roots[0];
+    assert_eq!(failed(rig.device.status()), (Code::DeviceLost, vec![loss]));
+    assert_eq!(failed(rig.launch(kernel, &[whole(idle)])), (Code::DeviceLost, vec![loss]));
+    let mut ids = vec![root, loss];
+    ids.sort_unstable();
+    let claimed = |slice| match rig.device.check_written(&[slice], FOREVER) {
+        Err(Error::Unwritten(roots)) => roots.ids.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(claimed(whole(bad)), ids);
+    assert_eq!(claimed(part(bad, 0, 8)), [root]);
+    assert_eq!(claimed(whole(idle)), [loss], "completed writes are lost too");
+    assert_eq!(claimed(part(huge, 0, 8)), [own], "nothing was there to be lost");
+    rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
+    assert_eq!(rig.failures(), 3);
+    assert!(!rig.device.report_device().suspects.is_empty(), "the work in flight");
+    for buffer in [bad, good, idle, huge, token] {
+        rig.device.buffer_destroy(buffer).expect("a destroy");
+    }
+    rig.device.close(FOREVER).expect("a close");
+    assert_eq!((rig.failures(), rig.backend().live_pages(), rig.backend().open_recordings()), (0, 0, 0));
 }
 
 // R15
@@ -1386,6 +1472,52 @@ fn r19_taints_and_marks_stand_in_enqueue_order() {
     assert_eq!(rig.unreadable(whole(c)), [root]);
     rig.launch(kernel, &[whole(a), whole(c)]).expect("a launch");
     assert_eq!(rig.read(whole(c)).expect("a read"), [4; 64]);
+}
+
+// Writes through staging.
+
+#[test]
+fn a_write_larger_than_the_staging_goes_in_chunks_in_order() {
+    let rig = Rig::new(Options::new(4, 2).pace(Pace::Lazy), Settings { staging_size: 16 << 10, ..settings() });
+    let buffer = rig.buffer(100_000);
+    let bytes = |from: u8| (0..100_000_u32).map(|i| (i % 251) as u8 ^ from).collect::<Vec<u8>>();
+    for round in 0..3 {
+        rig.device.buffer_write(u64::from(round), whole(buffer), &bytes(round), false).expect("a write");
+    }
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), bytes(2));
+    rig.assert_ordered();
+}
+
+#[test]
+fn a_write_that_must_not_wait_is_not_ready_and_changes_nothing() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { staging_size: 16 << 10, ..settings() });
+    let buffer = rig.filled(16 << 10, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    let root = rig.taint(part(buffer, 0, 8));
+    rig.backend().hold(true);
+    let other = rig.buffer(16 << 10);
+    rig.write(whole(other), &[2; 16 << 10]).expect("a write");
+    assert_eq!(rig.device.buffer_write(0, whole(buffer), &[3; 16 << 10], true), Err(Error::NotReady));
+    assert_eq!(rig.device.buffer_write(0, part(buffer, 0, 100), &[3; 100], true), Err(Error::NotReady));
+    rig.backend().hold(false);
+    assert_eq!(rig.unreadable(whole(buffer)), [root]);
+    assert_eq!(rig.read(part(buffer, 8, 92)).expect("a read"), [1; 92]);
+    rig.device.buffer_write(0, whole(buffer), &[3; 16 << 10], true).expect("there is room now");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [3; 16 << 10]);
+}
+
+#[test]
+fn a_write_that_fails_in_the_middle_is_one_failure_of_all_that_is_missing() {
+    let rig = Rig::new(Options::new(4, 1), Settings { staging_size: 16 << 10, max_recorded: 1, ..settings() });
+    let buffer = rig.filled(16 << 10, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().inject(Call::PageWrite, 2, fault(Code::OutOfHostMemory, "no second piece"), false);
+    let (_, roots) = failed(rig.write(whole(buffer), &[3; 16 << 10]));
+    assert_eq!(roots.len(), 1);
+    assert_eq!(rig.read(part(buffer, 0, 4 << 10)).expect("the first piece"), [3; 4 << 10]);
+    assert_eq!(rig.unreadable(part(buffer, 4 << 10, 1)), roots);
+    assert_eq!(rig.unreadable(part(buffer, (16 << 10) - 1, 1)), roots);
+    assert_eq!(rig.settled_failures(), 1);
 }
 
 // What a device leaves behind.

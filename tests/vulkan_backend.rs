@@ -4,6 +4,7 @@
 //! submissions too, and fails on any message. A machine without a device fails.
 
 use std::process::Command;
+use std::sync::Arc;
 use tidegate::code::Code;
 use tidegate::failure::Point;
 use tidegate::memory::{MemoryKind, PageSource};
@@ -99,24 +100,25 @@ fn assert_silent(backend: Backend, path: &str) {
     assert_eq!(validation_message_count(), 0, "validation messages: {path}");
 }
 
-fn page(backend: &Backend, kind: MemoryKind, size: u64) -> Page {
-    backend.page_create(kind, size).expect("a page")
+fn page(backend: &Backend, kind: MemoryKind, size: u64) -> Arc<Page> {
+    Arc::new(backend.page_create(kind, size).expect("a page"))
 }
 
-fn at(page: &Page, offset: u64, size: u64) -> Binding<'_, Page> {
+fn at(page: &Arc<Page>, offset: u64, size: u64) -> Binding<'_, Page> {
     Binding { page, offset, size }
 }
 
-fn kernel(backend: &Backend, code: &[u8], constants: &[(u32, u32)]) -> (Kernel, KernelInfo) {
+fn kernel(backend: &Backend, code: &[u8], constants: &[(u32, u32)]) -> (Arc<Kernel>, KernelInfo) {
     let source = KernelSource { code, entry: "main", constants, label: "test kernel", trusted: false };
-    backend.kernel_create(&source).expect("a kernel")
+    let (kernel, info) = backend.kernel_create(&source).expect("a kernel");
+    (Arc::new(kernel), info)
 }
 
 /// Closes, submits to queue 0 as the slot's batch, waits, and takes the recording back.
 fn run(backend: &Backend, batch: u64, mut recording: Recording) {
     backend.end(&mut recording).expect("closed");
     let signal = Point { slot: 0, batch };
-    backend.submit(0, &mut recording, &[], signal).expect("submitted");
+    backend.submit(0, &mut recording, &[], &[], signal).expect("submitted");
     assert!(backend.wait(signal, 20 * SECOND).expect("waited"), "batch {batch} completes");
     assert_eq!(backend.completed(0), Ok(batch));
     backend.recycle(0, recording);
@@ -177,7 +179,7 @@ fn a_kernel_between_copies() {
                 assert_eq!(read(&backend, &back, 0, count as usize), expected, "{path}");
             }
             for page in [upload, work, back] {
-                backend.page_destroy(page);
+                drop(page);
             }
             drop(scale);
             assert_silent(backend, path);
@@ -232,7 +234,7 @@ fn indirect_counts_run_or_run_nothing() {
                 }
             }
             for page in [counts, work, back] {
-                backend.page_destroy(page);
+                drop(page);
             }
             drop(scale);
             assert_silent(backend, path);
@@ -266,7 +268,7 @@ fn bindings_in_several_sets_with_gaps() {
             run(&backend, 1, r);
             assert_eq!(read(&backend, &back, 256, 1), [111], "{path}");
             for page in [upload, back] {
-                backend.page_destroy(page);
+                drop(page);
             }
             drop(sets);
             assert_silent(backend, path);
@@ -311,7 +313,7 @@ fn a_stray_write_reaches_no_further_than_is_said() {
                 assert!(after[..1024].iter().all(|&word| word == 1), "{path}: past the descriptor's range");
             }
             for page in [mine, other, back] {
-                backend.page_destroy(page);
+                drop(page);
             }
             drop(stray);
             assert_silent(backend, path);
@@ -335,7 +337,7 @@ fn slots_wait_for_each_other_on_the_device() {
                 backend.fill(&mut r, at(&back, 0, 4096), pattern);
                 backend.host_barrier(&mut r);
                 backend.end(&mut r).expect("closed");
-                backend.submit(0, &mut r, &waits, Point { slot, batch: 1 }).expect("submitted");
+                backend.submit(0, &mut r, &waits, &[], Point { slot, batch: 1 }).expect("submitted");
                 recordings.push((slot, r));
             }
             assert_eq!(backend.wait(Point { slot: 70, batch: 1 }, 20 * SECOND), Ok(true), "{path}");
@@ -346,7 +348,7 @@ fn slots_wait_for_each_other_on_the_device() {
             for (slot, recording) in recordings {
                 backend.recycle(slot, recording);
             }
-            backend.page_destroy(back);
+            drop(back);
             assert_silent(backend, path);
         }
     });
@@ -373,7 +375,7 @@ fn descriptors_are_never_taken_for_those_of_a_page_that_is_gone() {
             backend.host_barrier(&mut r);
             run(&backend, batch, r);
             assert_eq!(read(&backend, &back, 20, 1), [0xdead_beef]);
-            backend.page_destroy(back);
+            drop(back);
         }
         drop(stray);
         assert_silent(backend, "no push descriptors");
@@ -423,7 +425,7 @@ fn bytes_outside_a_page_are_a_fault() {
             let fault = backend.page_write(&upload, offset, &[0; 4]).expect_err("outside");
             assert_eq!(fault.code, Code::Internal);
         }
-        backend.page_destroy(upload);
+        drop(upload);
         assert_silent(backend, "");
     });
 }
@@ -463,7 +465,7 @@ fn canary_a_missing_barrier_is_noticed() {
             backend.end(&mut r).expect("closed");
             let point = Point { slot: 0, batch };
             // The layer may refuse what it objects to.
-            let accepted = backend.submit(0, &mut r, &[], point).is_ok();
+            let accepted = backend.submit(0, &mut r, &[], &[], point).is_ok();
             recordings.push((accepted, point, r));
         }
         assert!(validation_message_count() > within, "between submissions");
@@ -471,7 +473,7 @@ fn canary_a_missing_barrier_is_noticed() {
             assert!(!accepted || backend.wait(point, 20 * SECOND) == Ok(true));
             backend.recycle(0, recording);
         }
-        backend.page_destroy(work);
+        drop(work);
     });
 }
 
@@ -584,7 +586,7 @@ fn a_long_recording_of_indirect_launches() {
             run(&backend, 1, r);
             assert_eq!(read(&backend, &back, 0, 1024), [0xdead_beef; 1024], "{path}");
             for page in [counts, back] {
-                backend.page_destroy(page);
+                drop(page);
             }
             drop(stray);
             assert_silent(backend, path);

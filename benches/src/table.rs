@@ -9,13 +9,13 @@ const REPETITIONS: usize = 15;
 #[derive(Clone, Copy)]
 pub(crate) enum Budget {
     /// Ours over the baseline, at the most.
-    AtMostTimes(f64),
+    TimesAtMost(f64),
     /// Ours over the baseline, at the least: for bandwidths.
-    AtLeastTimes(f64),
+    TimesAtLeast(f64),
     /// Ours less the baseline, at the most, in the unit of the row.
-    AtMostMore(f64),
+    MoreAtMost(f64),
     /// Ours itself, at the most, in the unit of the row.
-    AtMost(f64),
+    OursAtMost(f64),
 }
 
 /// Prints the row: name, ours, baseline, ratio, budget, `ok` or `MISS`. A baseline that is no number is none; a budget
@@ -24,19 +24,19 @@ pub(crate) fn row(name: &str, unit: &str, ours: f64, baseline: f64, budget: Budg
     let ratio = ours / baseline;
     let quantity = |number: f64| format!("{number:.3} {unit}").trim_end().to_owned();
     let (within, words) = match budget {
-        Budget::AtMostTimes(most) => (ratio <= most, format!("<= {most}x")),
-        Budget::AtLeastTimes(least) => (ratio >= least, format!(">= {least}x")),
-        Budget::AtMostMore(most) => (ours - baseline <= most, format!("<= +{most} {unit}")),
-        Budget::AtMost(most) => (ours <= most, format!("<= {most} {unit}").trim_end().to_owned()),
+        Budget::TimesAtMost(most) => (ratio <= most, format!("<= {most}x")),
+        Budget::TimesAtLeast(least) => (ratio >= least, format!(">= {least}x")),
+        Budget::MoreAtMost(most) => (ours - baseline <= most, format!("<= +{most} {unit}")),
+        Budget::OursAtMost(most) => (ours <= most, format!("<= {most} {unit}").trim_end().to_owned()),
     };
     let relation = match budget {
         _ if baseline.is_nan() => "-".into(),
-        Budget::AtMostMore(_) => format!("{:+.1} {unit}", ours - baseline),
+        Budget::MoreAtMost(_) => format!("{:+.1} {unit}", ours - baseline),
         _ => format!("{ratio:.3}x"),
     };
     let (ours, baseline) = (quantity(ours), if baseline.is_nan() { "-".into() } else { quantity(baseline) });
     let verdict = match budget {
-        Budget::AtMostTimes(_) | Budget::AtLeastTimes(_) | Budget::AtMostMore(_) if ratio.is_nan() => "-",
+        Budget::TimesAtMost(_) | Budget::TimesAtLeast(_) | Budget::MoreAtMost(_) if ratio.is_nan() => "-",
         _ if within => "ok",
         _ => "MISS",
     };

@@ -622,8 +622,8 @@ typedef struct tg_device_desc {
     uint32_t max_recorded;
     /** Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits. */
     uint32_t max_pending;
-    /** Must be 0. */
-    uint32_t reserved;
+    /** With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256. */
+    uint32_t max_tasks;
     /** Bytes of device memory at the most; 0: what the driver's budget, else the heap, allows. */
     uint64_t memory_cap;
     /** Bytes of staging memory that writes and reads go through, up to 2^32; 0: 67108864. */
@@ -640,7 +640,7 @@ typedef struct tg_device_desc {
     /** The least urgent level that `log` wants, one of TG_LOG_*; 0 is TG_LOG_INFO. */
     uint32_t log_level;
     /** Must be 0. */
-    uint32_t reserved2;
+    uint32_t reserved;
     /**
      * The caller's vkGetInstanceProcAddr, cast to tg_proc; NULL: the system's loader is opened. It must stay loaded
      * as long as the device.
@@ -666,14 +666,14 @@ typedef struct tg_device_desc {
     /* slots */ 0, \
     /* max_recorded */ 0, \
     /* max_pending */ 0, \
-    /* reserved */ 0, \
+    /* max_tasks */ 0, \
     /* memory_cap */ 0, \
     /* staging_size */ 0, \
     /* log */ NULL, \
     /* log_user_data */ NULL, \
     /* log_finalizer */ NULL, \
     /* log_level */ 0, \
-    /* reserved2 */ 0, \
+    /* reserved */ 0, \
     /* get_instance_proc_addr */ NULL, \
     /* label */ { NULL, 0 } \
 }
@@ -728,7 +728,7 @@ typedef struct tg_memory_info {
  * \param out The device; the null handle unless TG_OK is returned. Must not be NULL.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NO_DEVICE when no device matches or none of those that match
  *          can be used; TG_ERROR_INITIALIZATION_FAILED when loader, instance or device cannot be set up;
- *          TG_ERROR_UNSUPPORTED for a scheduling that this version lacks; TG_ERROR_OUT_OF_HOST_MEMORY,
+ *          TG_ERROR_OUT_OF_HOST_MEMORY,
  *          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER as the driver says; TG_ERROR_LIMIT_EXCEEDED after 1048575
  *          devices in one process: handles are never reused.
  * \threadsafety Any thread.

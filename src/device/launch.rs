@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{Access, Bytes, FailureStore, Name, SetKey, Use, Work};
 use crate::stream::backend::{Binding, Grid, KernelInfo, Launch, Limits};
-use crate::stream::{Backend, Need};
+use crate::stream::{Backend, Command, Need};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -158,7 +158,7 @@ impl<B: Backend> Core<B> {
             let Bytes { block, start, end } = u.bytes;
             let place = memory.blocks.get(block).and_then(|block| block.place);
             let place = place.ok_or_else(|| Fault::new(Code::Internal, "a bound buffer has no place"))?;
-            let page = &**memory.pages.page(place.page);
+            let page = memory.pages.page(place.page);
             let kind = memory.pages.purpose(place.page).kind();
             Ok::<_, Fault>((Binding { page, offset: place.offset + start, size: end - start }, kind))
         };
@@ -183,8 +183,8 @@ impl<B: Backend> Core<B> {
             (_, LaunchGrid::Indirect(_)) => Grid::Indirect(bind(&uses[uses.len() - 1])?.0),
             (groups, _) => groups,
         };
-        let launch = Launch { kernel: &**compiled, bindings: &bindings, push: desc.push, grid, label: desc.label };
-        let mark = streams.record(backend, slot, need, for_host, |recording| backend.launch(recording, &launch))?;
+        let launch = Launch { kernel: compiled, bindings: &bindings, push: desc.push, grid, label: desc.label };
+        let mark = streams.take(backend, slot, need, for_host, &[Command::Launch(launch)])?;
         drop(bindings);
         self.mark(uses, mark);
         Ok(mark.point)

@@ -24,7 +24,9 @@ use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
 use crate::memory::{HandleKind, HandleTable, Mark, Memory, Place, pages::PageLimits};
-use crate::stream::{Backend, EventStreams, Need, OrderStats};
+use crate::stream::driver::Submission;
+use crate::stream::scheduler::Strategy;
+use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use kernels::Kernel;
 use parking_lot::{Mutex, MutexGuard};
 use reads::Read;
@@ -43,7 +45,7 @@ const MIN_PAGE_SIZE: u64 = 64 << 10;
 struct Core<B: Backend> {
     failures: Failures,
     memory: Memory<B>,
-    streams: EventStreams<B>,
+    streams: Box<dyn Driver<B>>,
     kernels: HandleTable<Kernel<B>>,
     scopes: HandleTable<ScopeKey>,
     reads: HandleTable<Read>,
@@ -94,7 +96,7 @@ enum Turn<T> {
 
 /// A batch the device refused, and the root of everything in it.
 struct Refusal {
-    point: Point,
+    points: SmallVec<[Point; 4]>,
     fault: Fault,
     roots: Roots,
 }
@@ -164,7 +166,7 @@ impl<B: Backend> Core<B> {
 
     /// What the uses have to come after.
     fn need(&self, slot: u32, uses: &[Use]) -> Need {
-        let mut need = Need::default();
+        let mut need = self.streams.need(slot);
         for u in uses {
             let (Bytes { block, start, end }, writes) = (u.bytes, u.access.writes());
             if (writes || u.access.needs_bytes())
@@ -193,25 +195,25 @@ impl<B: Backend> Core<B> {
     fn settle_discarded(&mut self, slot: u32) {
         if let Some(point) = self.streams.discarded(slot) {
             let context = Context { operation: "recording", ..Context::default() };
-            self.late_failure(point, Fault::new(Code::Internal, "a panic discarded the recording"), context);
+            self.late_failure(&[point], Fault::new(Code::Internal, "a panic discarded the recording"), context);
         }
     }
 
     /// Closes a slot's recording. The refusal, if it could not be closed.
     fn close_slot(&mut self, backend: &B, slot: u32) -> Option<Refusal> {
-        let (point, fault) = self.streams.close(backend, slot).err()?;
-        Some(self.refuse(point, fault))
+        let (points, fault) = self.streams.close(backend, slot).err()?;
+        Some(self.refuse(points, fault))
     }
 
-    fn refuse(&mut self, point: Point, fault: Fault) -> Refusal {
+    fn refuse(&mut self, points: SmallVec<[Point; 4]>, fault: Fault) -> Refusal {
         let context = Context { operation: "submission", ..Context::default() };
         let id = match fault.code {
             Code::DeviceLost => self.lost(fault.clone()),
-            _ => self.late_failure(point, fault.clone(), context),
+            _ => self.late_failure(&points, fault.clone(), context),
         };
         let mut roots = Roots::default();
         roots.ids.push(id);
-        Refusal { point, fault, roots }
+        Refusal { points, fault, roots }
     }
 
     /// The device is lost: one root for all it held; nothing in flight will be heard of again.
@@ -231,7 +233,7 @@ impl<B: Backend> Core<B> {
             }
             !done
         });
-        self.retired.retain(|retired| !streams.passed(&retired.until));
+        self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
         let over: SmallVec<[BlockKey; 4]> =
             self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point)).map(|(_, block)| *block).collect();
         self.late_reads.retain(|(_, block)| !over.contains(block));
@@ -318,7 +320,15 @@ impl<B: Backend> Device<B> {
         let core = Core {
             failures: Failures::default(),
             memory: Memory::new(serial, pages),
-            streams: EventStreams::new(settings.slots, queues),
+            streams: match settings.scheduling {
+                Scheduling::Event => Box::new(EventStreams::new(settings.slots, queues, settings.max_recorded)),
+                Scheduling::Interleave => {
+                    Box::new(SchedulerStreams::new(settings.slots, Strategy::Interleave, settings.max_tasks))
+                }
+                Scheduling::Sequence => {
+                    Box::new(SchedulerStreams::new(settings.slots, Strategy::Sequence, settings.max_tasks))
+                }
+            },
             kernels: HandleTable::new(HandleKind::Kernel, serial),
             scopes: HandleTable::new(HandleKind::Scope, serial),
             reads: HandleTable::new(HandleKind::Read, serial),
@@ -413,9 +423,9 @@ impl<B: Backend> Device<B> {
                     for slot in &slots {
                         core.close_slot(&self.backend, *slot);
                     }
-                    self.unlock_and_log(core);
                     let mut queues: SmallVec<[usize; 8]> =
-                        slots.iter().map(|slot| *slot as usize % self.queues.len()).collect();
+                        slots.iter().map(|slot| core.streams.queue_of(*slot)).collect();
+                    self.unlock_and_log(core);
                     queues.sort_unstable();
                     queues.dedup();
                     for queue in queues {
@@ -435,12 +445,13 @@ impl<B: Backend> Device<B> {
         self.enqueue(attempt)?;
         let due = {
             let core = self.lock();
-            core.streams.recorded(slot) >= core.settings.max_recorded
+            core.streams.is_due(slot)
         };
         if due { self.flush_slot(slot) } else { Ok(()) }
     }
 
-    /// Unfinished work is bounded (R15): past the bound the oldest has to complete first.
+    /// Unfinished work is bounded (R15): past the bound the oldest has to complete first. Work that only the caller can
+    /// let go on is not waited for: that is `NotReady`, and nothing changed; as is `Timeout`.
     fn make_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
         let mut over = false;
         while core.failures.ledger().len() >= core.settings.max_pending as usize {
@@ -451,12 +462,12 @@ impl<B: Backend> Device<B> {
             for slot in core.streams.slots() {
                 core.close_slot(&self.backend, slot);
             }
-            let fault = MutexGuard::unlocked(core, || {
+            let waited = MutexGuard::unlocked(core, || {
                 (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
                 self.wait_for_some(deadline.step())
             });
             core.refresh(&self.backend)?;
-            fault?;
+            waited?;
         }
         Ok(())
     }
@@ -469,8 +480,9 @@ impl<B: Backend> Device<B> {
             let Some(mut submission) = self.lock().streams.next(queue) else {
                 return refusals;
             };
-            let submit = |submission: &mut crate::stream::event::Submission<B::Recording>| {
-                self.backend.submit(queue, &mut submission.recording, &submission.waits, submission.point)
+            let submit = |submission: &mut Submission<B::Recording>| {
+                let Submission { recording, waits, externals, signal, .. } = submission;
+                self.backend.submit(queue, recording, waits, externals, *signal)
             };
             let mut answer = submit(&mut submission);
             let short = |fault: &Fault| matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory);
@@ -484,10 +496,10 @@ impl<B: Backend> Device<B> {
                 answer = submit(&mut submission);
             }
             let mut core = self.lock();
-            let point = submission.point;
+            let points = submission.points.clone();
             core.streams.submitted(&self.backend, submission, answer.is_ok());
             if let Err(fault) = answer {
-                refusals.push(core.refuse(point, fault));
+                refusals.push(core.refuse(points, fault));
             }
             self.unlock_and_log(core);
         }
@@ -495,16 +507,18 @@ impl<B: Backend> Device<B> {
 
     /// Submits what a slot recorded. Fails if the device refused it.
     fn flush_slot(&self, slot: u32) -> Result {
-        let closed = {
+        let (closed, queue) = {
             let mut core = self.lock();
+            let queue = core.streams.queue_of(slot);
             let refusal = core.close_slot(&self.backend, slot);
             // Completed work is looked for here and not at each launch: once a batch is often enough.
             let _ = core.refresh(&self.backend);
             self.unlock_and_log(core);
-            refusal
+            (refusal, queue)
         };
-        let refusals = self.submit_pending(slot as usize % self.queues.len());
-        match closed.into_iter().chain(refusals).find(|refusal| refusal.point.slot == slot) {
+        let refusals = self.submit_pending(queue);
+        let of_slot = |refusal: &Refusal| refusal.points.iter().any(|point| point.slot == slot);
+        match closed.into_iter().chain(refusals).find(of_slot) {
             Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),
             None => Ok(()),
         }

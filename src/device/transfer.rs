@@ -7,7 +7,8 @@ use crate::error::{Error, Fault, Result};
 use crate::failure::{Access, BlockKey, Bytes, FailureStore, Point, Use, Work};
 use crate::memory::{Hazards, Mark, MemoryKind, Place, Purpose};
 use crate::stream::backend::Binding;
-use crate::stream::{Backend, Need};
+use crate::stream::{Backend, Command, Need};
+use smallvec::SmallVec;
 
 impl<B: Backend> Device<B> {
     /// Writes host bytes, in the stream's order. They are copied before it returns. What does not fit the staging waits
@@ -214,29 +215,25 @@ impl<B: Backend> Device<B> {
                 let for_host = core.for_host(to.block);
                 let staged = staged.clone().transpose()?;
                 let Core { memory, streams, staging, .. } = core;
-                let page = memory.pages.page(place.page).clone();
-                let mark = streams.record(backend, slot, need, for_host, |recording| {
-                    if middle.0 < middle.1 {
-                        let at = Binding { page: &*page, offset: place.offset + middle.0, size: middle.1 - middle.0 };
-                        backend.fill(recording, at, word);
-                    }
-                    if let Some(staged) = staged {
-                        let from = memory.pages.page(staged.page);
-                        let head = middle.0 - to.start;
-                        for (start, end, skip) in [(to.start, middle.0, 0), (middle.1, to.end, head)] {
-                            if start < end {
-                                let size = end - start;
-                                let at = Binding { page: &*page, offset: place.offset + start, size };
-                                backend.copy(
-                                    recording,
-                                    at,
-                                    Binding { page: &**from, offset: staged.offset + skip, size },
-                                );
-                            }
+                let page = memory.pages.page(place.page);
+                let mut commands: SmallVec<[Command<'_, B>; 3]> = SmallVec::new();
+                if middle.0 < middle.1 {
+                    let to = Binding { page, offset: place.offset + middle.0, size: middle.1 - middle.0 };
+                    commands.push(Command::Fill { to, pattern: word });
+                }
+                if let Some(staged) = staged {
+                    let page_of_ends = memory.pages.page(staged.page);
+                    let head = middle.0 - to.start;
+                    for (start, end, skip) in [(to.start, middle.0, 0), (middle.1, to.end, head)] {
+                        if start < end {
+                            let size = end - start;
+                            let to = Binding { page, offset: place.offset + start, size };
+                            let from = Binding { page: page_of_ends, offset: staged.offset + skip, size };
+                            commands.push(Command::Copy { to, from });
                         }
                     }
-                    Ok(())
-                })?;
+                }
+                let mark = streams.take(backend, slot, need, for_host, &commands)?;
                 staging.extend(staged.map(|staged| (mark.point, staged)));
                 enqueued = true;
                 Ok(mark)
@@ -324,12 +321,9 @@ impl<B: Backend> Core<B> {
     ) -> std::result::Result<Mark, Fault> {
         let Core { memory, streams, .. } = self;
         let (to_page, from_page) = (memory.pages.page(to.0.page), memory.pages.page(from.0.page));
-        streams.record(backend, slot, need, for_host, |recording| {
-            let to = Binding { page: &**to_page, offset: to.0.offset + to.1, size };
-            let from = Binding { page: &**from_page, offset: from.0.offset + from.1, size };
-            backend.copy(recording, to, from);
-            Ok(())
-        })
+        let to = Binding { page: to_page, offset: to.0.offset + to.1, size };
+        let from = Binding { page: from_page, offset: from.0.offset + from.1, size };
+        streams.take(backend, slot, need, for_host, &[Command::Copy { to, from }])
     }
 
     /// Bytes the slot may still stage before its own earlier staging has to be over.

@@ -163,13 +163,28 @@ pub struct Claim {
     pub failures: u32,
 }
 
+/// Which driver orders the work of the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduling {
+    /// Each slot records its own batches; the device orders them.
+    Event,
+    /// Slots queue tasks; a batch takes one of each slot in turn.
+    Interleave,
+    /// Slots queue tasks; a batch takes all of one slot, then the next.
+    Sequence,
+}
+
 /// What the device and this build can do, as far as the streams know; `ffi/` adds what the backend says.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Backend streams; ids below are their own slot, others are hashed.
     pub slots: u32,
+    /// Which driver orders the work.
+    pub scheduling: Scheduling,
     /// Launches after which a slot flushes by itself.
     pub max_recorded: u32,
+    /// Tasks after which a scheduler flushes by itself.
+    pub max_tasks: u32,
     /// Unfinished pieces of work, at the most.
     pub max_pending: u32,
     /// Bytes of managed memory, at the most; 0: what the driver's budget or heap allows.
@@ -186,7 +201,9 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             slots: 8,
+            scheduling: Scheduling::Event,
             max_recorded: 1024,
+            max_tasks: 256,
             max_pending: 65_536,
             memory_cap: 0,
             staging_size: 64 << 20,

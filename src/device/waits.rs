@@ -4,12 +4,13 @@ use super::{Core, Device, FOREVER};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{FailureStore, Point};
-use crate::stream::Backend;
-use smallvec::SmallVec;
+use crate::stream::{Backend, Progress};
 use std::time::{Duration, Instant};
 
 /// The longest single wait of the driver's: a loss that it does not signal is noticed in between.
 const STEP: Duration = Duration::from_millis(100);
+/// How often work that is held back is looked at: nobody tells us that the caller let it go.
+const HELD_STEP: Duration = Duration::from_millis(1);
 
 /// When a wait is over.
 #[derive(Clone, Copy)]
@@ -88,22 +89,37 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Waits until a batch is over, in steps.
+    /// Waits until a point is over, in steps. What is held back is submitted as soon as it may be.
     pub(super) fn wait_for(&self, point: Point, deadline: Deadline) -> Result {
         loop {
-            let target = {
+            let (progress, queue) = {
                 let mut core = self.lock();
                 let answer = core.refresh(&self.backend);
-                let target = core.streams.waitable(point);
+                let progress = core.streams.progress(point);
+                let queue = core.streams.queue_of(point.slot);
+                if progress == Progress::Waiting {
+                    core.close_slot(&self.backend, point.slot);
+                }
                 self.unlock_and_log(core);
                 if let Err(fault) = answer {
                     return Err(self.named(fault));
                 }
-                target
+                (progress, queue)
             };
-            let Some(target) = target else { return Ok(()) };
             let (step, over) = (deadline.step(), deadline.is_over());
-            if !self.wait_once(target, step)? && over {
+            let reached = match progress {
+                Progress::Over => return Ok(()),
+                Progress::Running(target) => self.wait_once(target, step)?,
+                Progress::Waiting => {
+                    self.submit_pending(queue);
+                    let waiting = self.lock().streams.progress(point) == Progress::Waiting;
+                    if waiting {
+                        std::thread::sleep(step.min(HELD_STEP));
+                    }
+                    !waiting
+                }
+            };
+            if !reached && over {
                 return Err(Error::Timeout);
             }
         }
@@ -129,15 +145,21 @@ impl<B: Backend> Device<B> {
         Error::Failed(Box::new(fault), roots)
     }
 
-    /// Waits until any batch in flight is over: there is room for more work then.
+    /// Waits until any batch in flight is over: there is room for more work then. `NotReady` if none is running.
     pub(super) fn wait_for_some(&self, time: Duration) -> Result {
-        let points: SmallVec<[Point; 16]> = {
+        let running = {
             let core = self.lock();
-            core.streams.slots().iter().filter_map(|slot| core.streams.last(*slot)).collect()
+            let last = |slot: &u32| core.streams.last(*slot).map(|point| core.streams.progress(point));
+            core.streams.slots().iter().filter_map(last).find_map(|progress| match progress {
+                Progress::Running(point) => Some(Ok(point)),
+                Progress::Over => Some(Err(())),
+                Progress::Waiting => None,
+            })
         };
-        match points.first() {
-            Some(point) => self.wait_once(*point, time).map(drop),
-            None => Ok(()),
+        match running {
+            Some(Ok(point)) => self.wait_once(point, time).map(drop),
+            Some(Err(())) => Ok(()),
+            None => Err(Error::NotReady),
         }
     }
 

@@ -114,14 +114,14 @@ impl Ledger {
         }
     }
 
-    /// Calls `see` with the bytes that failed entries of `point` were to write.
-    pub(super) fn written_at(&mut self, point: Point, mut see: impl FnMut(Bytes)) {
+    /// Calls `see` with the bytes that entries of these points were to write.
+    pub(super) fn written_at(&mut self, points: &[Point], mut see: impl FnMut(Bytes)) {
         let uses = self.uses.make_contiguous();
         let mut at = 0;
         for entry in &self.entries {
             let own = &uses[at..at + entry.uses as usize];
             at += entry.uses as usize;
-            if entry.point == Some(point) {
+            if entry.point.is_some_and(|point| points.contains(&point)) {
                 own.iter().filter(|u| u.access.writes()).for_each(|u| see(u.bytes));
             }
         }

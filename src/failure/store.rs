@@ -631,13 +631,13 @@ pub trait FailureStore {
         }
     }
 
-    /// Everything enqueued for a point was refused after all (R13). The root's id.
-    fn late_failure(&mut self, point: Point, fault: Fault, context: Context) -> u64 {
+    /// Everything enqueued for these points was refused after all (R13). The root's id.
+    fn late_failure(&mut self, points: &[Point], fault: Fault, context: Context) -> u64 {
         let (blocks, failures) = self.split();
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
         let mut origin: SmallVec<[u64; 4]> = SmallVec::new();
-        failures.ledger.written_at(point, |bytes| {
+        failures.ledger.written_at(points, |bytes| {
             if let Some(claims) = blocks.claims(bytes.block)
                 && !origin.contains(&claims.name.serial)
             {
@@ -645,7 +645,7 @@ pub trait FailureStore {
             }
         });
         failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
-        failures.ledger.fail(|failed| failed == point, set, &mut failures.roots);
+        failures.ledger.fail(|failed| points.contains(&failed), set, &mut failures.roots);
         replay(blocks, failures);
         failures.roots.release(set);
         id

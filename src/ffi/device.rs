@@ -11,9 +11,9 @@ use super::slices::tg_report;
 use super::slices::{listed, tg_claim, tg_device};
 use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, Info, Out, array_mut, flags, misuse, reserved, versioned};
-use crate::code::Code;
-use crate::device::{Claim, DeviceClaim, Handle, Settings};
-use crate::error::{Fault, Result};
+
+use crate::device::{Claim, DeviceClaim, Handle, Scheduling, Settings};
+use crate::error::Result;
 use std::ffi::c_void;
 
 /// Choose by `index`, the one tg_device_describe takes.
@@ -91,8 +91,8 @@ pub struct tg_device_desc {
     pub max_recorded: u32,
     /// Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits.
     pub max_pending: u32,
-    /// Must be 0.
-    pub reserved: u32,
+    /// With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256.
+    pub max_tasks: u32,
     /// Bytes of device memory at the most; 0: what the driver's budget, else the heap, allows.
     pub memory_cap: u64,
     /// Bytes of staging memory that writes and reads go through, up to 2^32; 0: 67108864.
@@ -107,7 +107,7 @@ pub struct tg_device_desc {
     /// The least urgent level that `log` wants, one of TG_LOG_*; 0 is TG_LOG_INFO.
     pub log_level: u32,
     /// Must be 0.
-    pub reserved2: u32,
+    pub reserved: u32,
     /// The caller's vkGetInstanceProcAddr, cast to tg_proc; NULL: the system's loader is opened. It must stay loaded
     /// as long as the device.
     pub get_instance_proc_addr: tg_proc,
@@ -163,7 +163,7 @@ const MOST_STAGING: u64 = 1 << 32;
 /// \param out The device; the null handle unless TG_OK is returned. Must not be NULL.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NO_DEVICE when no device matches or none of those that match
 ///          can be used; TG_ERROR_INITIALIZATION_FAILED when loader, instance or device cannot be set up;
-///          TG_ERROR_UNSUPPORTED for a scheduling that this version lacks; TG_ERROR_OUT_OF_HOST_MEMORY,
+///          TG_ERROR_OUT_OF_HOST_MEMORY,
 ///          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER as the driver says; TG_ERROR_LIMIT_EXCEEDED after 1048575
 ///          devices in one process: handles are never reused.
 /// \threadsafety Any thread.
@@ -186,10 +186,16 @@ unsafe fn create(desc: *const tg_device_desc) -> Result<tg_device> {
     // SAFETY: the same contract.
     let desc = unsafe { structs::read(desc, "desc") }?;
     reserved(desc.reserved, "desc.reserved")?;
-    reserved(desc.reserved2, "desc.reserved2")?;
     let flags = flags(desc.flags, FLAGS, "desc.flags")?;
     let settings = Settings {
         slots: number(desc.slots, MOST_SLOTS, Settings::default().slots, "desc.slots")?,
+        scheduling: match desc.scheduling {
+            TG_SCHEDULING_EVENT => Scheduling::Event,
+            TG_SCHEDULING_INTERLEAVE => Scheduling::Interleave,
+            TG_SCHEDULING_SEQUENCE => Scheduling::Sequence,
+            other => return Err(misuse("desc.scheduling", format_args!("{other} is no scheduling"))),
+        },
+        max_tasks: number(desc.max_tasks, MOST_RECORDED, Settings::default().max_tasks, "desc.max_tasks")?,
         max_recorded: number(desc.max_recorded, MOST_RECORDED, Settings::default().max_recorded, "desc.max_recorded")?,
         max_pending: number(desc.max_pending, MOST_PENDING, Settings::default().max_pending, "desc.max_pending")?,
         memory_cap: desc.memory_cap,
@@ -203,15 +209,8 @@ unsafe fn create(desc: *const tg_device_desc) -> Result<tg_device> {
     };
     let options = runtime::options(&desc, flags, name.as_str())?;
     let sink = Sink::new(desc.log, desc.log_user_data, desc.log_finalizer, desc.log_level, label.as_str())?;
-    match desc.scheduling {
-        TG_SCHEDULING_EVENT | TG_SCHEDULING_INTERLEAVE | TG_SCHEDULING_SEQUENCE => {}
-        other => return Err(misuse("desc.scheduling", format_args!("{other} is no scheduling"))),
-    }
     // Every argument is in order: from here on there are only failures, and the caller's log data is ours to free.
     let dispatch = sink.dispatch();
-    if desc.scheduling != TG_SCHEDULING_EVENT {
-        return Err(Fault::new(Code::Unsupported, "this version has TG_SCHEDULING_EVENT only").into());
-    }
     devices::add(|serial| runtime::create(options, serial, settings, dispatch))
 }
 

@@ -7,6 +7,7 @@
 use crate::error::Fault;
 use crate::failure::{Access, Point};
 use crate::memory::PageSource;
+use std::sync::Arc;
 
 /// Limits that decide before the driver is asked.
 #[derive(Clone, Debug)]
@@ -35,12 +36,20 @@ pub struct Limits {
 /// A device's part of a page: one buffer of Vulkan's, bound to memory.
 pub struct Binding<'a, P> {
     /// The page the block lies in.
-    pub page: &'a P,
+    pub page: &'a Arc<P>,
     /// Where the slice begins in the page, in bytes.
     pub offset: u64,
     /// How long it is, in bytes.
     pub size: u64,
 }
+
+impl<P> Clone for Binding<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Binding<'_, P> {}
 
 /// How many work groups run.
 pub enum Grid<'a, P> {
@@ -50,10 +59,18 @@ pub enum Grid<'a, P> {
     Indirect(Binding<'a, P>),
 }
 
+impl<P> Clone for Grid<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Grid<'_, P> {}
+
 /// One launch, ready to be recorded.
 pub struct Launch<'a, B: Backend> {
     /// The pipeline and its layout.
-    pub kernel: &'a B::Kernel,
+    pub kernel: &'a Arc<B::Kernel>,
     /// In the order the kernel reports its bindings.
     pub bindings: &'a [Binding<'a, B::Page>],
     /// Push constants, as long as the kernel says.
@@ -62,6 +79,17 @@ pub struct Launch<'a, B: Backend> {
     pub grid: Grid<'a, B::Page>,
     /// Shown by debug tools; empty for none.
     pub label: &'a str,
+}
+
+/// A semaphore of the caller's that work waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct External {
+    /// The timeline semaphore, as the backend knows it.
+    pub semaphore: u64,
+    /// The value it has to reach.
+    pub value: u64,
+    /// The device may wait for it: what signals it was submitted, or it was reached.
+    pub submitted: bool,
 }
 
 /// What a kernel is, as the module and the device say.
@@ -153,15 +181,18 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     /// Forgets a recording that will not be submitted, or takes back one whose batch completed or was refused.
     fn recycle(&self, slot: u32, recording: Self::Recording);
 
-    /// Hands a closed recording to `queue`, to run after `waits` and to signal `signal`. Never blocks on the device.
-    /// Called without the device lock; calls for one queue are serialized by the driver.
+    /// Hands a closed recording to `queue`, to run after `waits` and `externals`, and to signal `signal`. Never blocks
+    /// on the device. Called without the device lock; calls for one queue are serialized by the driver.
     fn submit(
         &self,
         queue: usize,
         recording: &mut Self::Recording,
         waits: &[Point],
+        externals: &[External],
         signal: Point,
     ) -> Result<(), Fault>;
+    /// Whether a semaphore of the caller's has reached its value.
+    fn external_reached(&self, external: External) -> Result<bool, Fault>;
     /// The last batch of `slot` that completed.
     fn completed(&self, slot: u32) -> Result<u64, Fault>;
     /// Waits until the slot's timeline reaches the batch; false when `timeout_ns` passes first.

@@ -3,9 +3,11 @@
 //! Ordering is exact. Work waits for work of its own slot, or of another slot on the same queue, by a barrier; for work
 //! on another queue by a wait on that slot's timeline; and only if they share bytes that one of them writes. A barrier
 //! orders everything before it on its queue, so one serves all hazards known when it is recorded. Work of another slot
-//! is submitted before anything that depends on it is recorded, so no submission ever waits for a later one.
+//! is submitted before anything that depends on it is recorded, so no submission ever waits for a later one. Only work
+//! that is held back for a semaphore of the caller's is not: what depends on it is held back behind it.
 
-use super::backend::Backend;
+use super::backend::{Backend, External};
+use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission};
 use super::pool::StreamPool;
 use crate::error::Fault;
 use crate::failure::Point;
@@ -28,10 +30,18 @@ struct Slot<R> {
     seen: SmallVec<[u64; 16]>,
     /// What the open batch waits for on other queues.
     waits: SmallVec<[Point; 4]>,
+    /// What the open batch must not overtake.
+    after: SmallVec<[Point; 2]>,
+    /// What the next work comes after because the caller says so.
+    told: SmallVec<[Point; 2]>,
+    /// Semaphores of the caller's that were not reached when last asked; every batch waits for them until they are.
+    externals: SmallVec<[External; 1]>,
     /// The open recording writes memory that the host reads.
     for_host: bool,
     /// Up to here every submission was answered.
     settled: u64,
+    /// Batches that failed while earlier ones were not answered yet.
+    failed_ahead: SmallVec<[u64; 2]>,
     /// The last batch the device accepted.
     accepted: u64,
     /// The last batch known to be complete.
@@ -44,49 +54,68 @@ struct Slot<R> {
 }
 
 impl<R> Slot<R> {
+    fn new(slots: usize) -> Slot<R> {
+        Slot {
+            recording: None,
+            recorded: 0,
+            open: 1,
+            sequence: 0,
+            covered: 0,
+            seen: SmallVec::from_elem(0, slots),
+            waits: SmallVec::new(),
+            after: SmallVec::new(),
+            told: SmallVec::new(),
+            externals: SmallVec::new(),
+            for_host: false,
+            settled: 0,
+            failed_ahead: SmallVec::new(),
+            accepted: 0,
+            complete: 0,
+            refused: 0,
+            after_refusals: 0,
+            in_flight: VecDeque::new(),
+        }
+    }
+
     /// The open recording is over, one way or another; the next one starts from nothing. A barrier of an earlier batch
-    /// would say nothing if that batch were refused, so each batch has its own. Its point, and what it waits for.
-    fn finish(&mut self, slot: u32) -> (Point, SmallVec<[Point; 4]>) {
-        let point = Point { slot, batch: self.open };
+    /// would say nothing if that batch were refused, so each batch has its own.
+    fn finish(&mut self) -> u64 {
         self.open += 1;
         self.recorded = 0;
         self.covered = 0;
         self.seen.fill(0);
         self.after_refusals = 0;
         self.for_host = false;
-        (point, std::mem::take(&mut self.waits))
+        self.open - 1
     }
-}
 
-/// A closed recording on its way to a queue.
-pub struct Submission<R> {
-    /// The batch.
-    pub point: Point,
-    /// Its commands.
-    pub recording: R,
-    /// What it waits for.
-    pub waits: SmallVec<[Point; 4]>,
-}
+    /// A batch was answered, with or without being run.
+    fn settle(&mut self, batch: u64, accepted: bool) {
+        if accepted {
+            self.accepted = batch;
+        } else {
+            self.refused = self.refused.max(batch);
+            if self.settled + 1 != batch {
+                self.failed_ahead.push(batch);
+                return;
+            }
+        }
+        self.settled = batch;
+        while self.failed_ahead.contains(&(self.settled + 1)) {
+            self.settled += 1;
+            let settled = self.settled;
+            self.failed_ahead.retain(|failed| *failed != settled);
+        }
+    }
 
-/// What has to happen before work can be recorded.
-#[derive(Debug, Default)]
-pub struct Need {
-    /// Slots whose open or pending batches come first.
-    pub flush: SmallVec<[u32; 8]>,
-    barrier: bool,
-    everything: bool,
-    waits: SmallVec<[Point; 4]>,
-}
-
-/// How often the driver ordered anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OrderStats {
-    /// Barriers recorded.
-    pub barriers: u64,
-    /// Waits on other slots' timelines.
-    pub waits: u64,
-    /// Batches submitted.
-    pub submissions: u64,
+    fn progress(&self, point: Point) -> Progress {
+        if point.batch > self.settled {
+            return Progress::Waiting;
+        }
+        // What was refused never runs; what was accepted before it may be running still.
+        let batch = point.batch.min(self.accepted);
+        if batch <= self.complete { Progress::Over } else { Progress::Running(Point { batch, ..point }) }
+    }
 }
 
 /// The streams of a device under event ordering.
@@ -95,102 +124,27 @@ pub struct EventStreams<B: Backend> {
     pending: Vec<VecDeque<Submission<B::Recording>>>,
     stats: OrderStats,
     refusals: u64,
+    max_recorded: u32,
 }
 
 impl<B: Backend> EventStreams<B> {
-    /// Streams folded onto `slots`, spread over the queues.
-    pub fn new(slots: u32, queues: usize) -> EventStreams<B> {
+    /// Streams folded onto `slots`, spread over the queues; a slot is due when it recorded `max_recorded` launches.
+    pub fn new(slots: u32, queues: usize, max_recorded: u32) -> EventStreams<B> {
         EventStreams {
             pool: StreamPool::new(slots),
             pending: (0..queues.max(1)).map(|_| VecDeque::new()).collect(),
             stats: OrderStats::default(),
             refusals: 0,
+            max_recorded,
         }
-    }
-
-    /// How often the driver ordered anything.
-    pub fn stats(&self) -> OrderStats {
-        self.stats
-    }
-
-    /// The slot of a stream.
-    pub fn slot_of(&self, stream: u64) -> u32 {
-        self.pool.slot_of(stream)
-    }
-
-    /// The queue of a slot.
-    pub fn queue_of(&self, slot: u32) -> usize {
-        slot as usize % self.pending.len()
-    }
-
-    /// How many queues there are.
-    pub fn queues(&self) -> usize {
-        self.pending.len()
-    }
-
-    /// Adds what a use of bytes in `slot` has to come after.
-    pub fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need) {
-        if hazards.is_empty() {
-            return;
-        }
-        let own = self.pool.try_get(slot);
-        hazard::conflicts(hazards, start, end, writes, |mark| {
-            let other = mark.point.slot;
-            let Some(theirs) = self.pool.try_get(other) else {
-                return;
-            };
-            // Work that never ran cannot stand for what it was to come after.
-            if mark.point.batch <= theirs.refused {
-                need.everything |= own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals);
-            }
-            if other == slot {
-                need.barrier |= mark.sequence > theirs.covered;
-                return;
-            }
-            if mark.point.batch > theirs.settled {
-                if !need.flush.contains(&other) {
-                    need.flush.push(other);
-                }
-                return;
-            }
-            let seen = own.and_then(|own| own.seen.get(other as usize)).copied().unwrap_or(0);
-            // What was refused never runs; there is nothing to come after.
-            let batch = mark.point.batch.min(theirs.accepted);
-            if seen >= batch {
-                return;
-            }
-            if self.queue_of(other) == self.queue_of(slot) {
-                need.barrier = true;
-            } else {
-                match need.waits.iter_mut().find(|wait| wait.slot == other) {
-                    Some(wait) => wait.batch = wait.batch.max(batch),
-                    None => need.waits.push(Point { slot: other, batch }),
-                }
-            }
-        });
     }
 
     /// Opens the slot's recording if none is open.
-    pub fn open(&mut self, backend: &B, slot: u32) -> Result<(), Fault> {
+    fn open(&mut self, backend: &B, slot: u32) -> Result<(), Fault> {
         let count = self.pool.count();
         let own = self.pool.get_or_make(slot, || {
             backend.slot_create(slot)?;
-            Ok::<_, Fault>(Slot {
-                recording: None,
-                recorded: 0,
-                open: 1,
-                sequence: 0,
-                covered: 0,
-                seen: SmallVec::from_elem(0, count),
-                waits: SmallVec::new(),
-                for_host: false,
-                settled: 0,
-                accepted: 0,
-                complete: 0,
-                refused: 0,
-                after_refusals: 0,
-                in_flight: VecDeque::new(),
-            })
+            Ok::<_, Fault>(Slot::new(count))
         })?;
         if own.recording.is_none() {
             own.recording = Some(backend.begin(slot)?);
@@ -198,15 +152,110 @@ impl<B: Backend> EventStreams<B> {
         Ok(())
     }
 
-    /// Records one piece of work after what it needs. `record` gets the recording; if it panics, the recording is lost
-    /// with everything in it, which [`discarded`](Self::discarded) tells.
-    pub fn record(
+    /// Adds what comes of having to come after work of another slot, or of earlier work of this one.
+    fn come_after(&self, slot: u32, point: Point, sequence: u64, need: &mut Need) {
+        let Some(theirs) = self.pool.try_get(point.slot) else { return };
+        let own = self.pool.try_get(slot);
+        // Work that never ran cannot stand for what it was to come after.
+        if point.batch <= theirs.refused {
+            need.everything |= own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals);
+        }
+        if point.slot == slot {
+            need.barrier |= sequence > theirs.covered;
+            return;
+        }
+        let same_queue = self.queue_of(point.slot) == self.queue_of(slot);
+        let seen = own.and_then(|own| own.seen.get(point.slot as usize)).copied().unwrap_or(0);
+        let mut batch = point.batch;
+        if point.batch > theirs.settled {
+            if point.batch >= theirs.open || !self.is_held_back(point.slot) {
+                need.flush(point.slot);
+                return;
+            }
+            need.after.push(point);
+        } else {
+            // What was refused never runs; there is nothing to come after.
+            batch = batch.min(theirs.accepted);
+        }
+        if seen >= batch {
+            return;
+        }
+        if same_queue {
+            need.barrier = true;
+        } else {
+            let point = Point { batch, ..point };
+            match need.waits.iter_mut().find(|wait| wait.slot == point.slot) {
+                Some(wait) => wait.batch = wait.batch.max(batch),
+                None => need.waits.push(point),
+            }
+        }
+    }
+
+    fn is_ready(&self, submission: &Submission<B::Recording>) -> bool {
+        submission.externals.iter().all(|external| external.submitted)
+            && submission
+                .after
+                .iter()
+                .all(|point| self.pool.try_get(point.slot).is_none_or(|theirs| point.batch <= theirs.settled))
+    }
+}
+
+impl<B: Backend> Driver<B> for EventStreams<B> {
+    fn stats(&self) -> OrderStats {
+        self.stats
+    }
+
+    fn slot_of(&self, stream: u64) -> u32 {
+        self.pool.slot_of(stream)
+    }
+
+    fn queue_of(&self, slot: u32) -> usize {
+        slot as usize % self.pending.len()
+    }
+
+    fn slots(&self) -> SmallVec<[u32; 16]> {
+        self.pool.iter().map(|(slot, _)| slot).collect()
+    }
+
+    fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault> {
+        self.open(backend, slot)?;
+        if let Some(own) = self.pool.try_get_mut(slot) {
+            own.told.extend_from_slice(points);
+        }
+        Ok(())
+    }
+
+    fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault> {
+        self.open(backend, slot)?;
+        if let Some(own) = self.pool.try_get_mut(slot) {
+            own.externals.push(external);
+        }
+        Ok(())
+    }
+
+    fn need(&self, slot: u32) -> Need {
+        let mut need = Need::default();
+        if let Some(own) = self.pool.try_get(slot) {
+            own.told.iter().for_each(|point| self.come_after(slot, *point, u64::MAX, &mut need));
+        }
+        need
+    }
+
+    fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need) {
+        if !hazards.is_empty() {
+            hazard::conflicts(hazards, start, end, writes, |mark| {
+                self.come_after(slot, mark.point, mark.sequence, need);
+            });
+        }
+    }
+
+    fn take(
         &mut self,
         backend: &B,
         slot: u32,
         need: &Need,
         for_host: bool,
-        record: impl FnOnce(&mut B::Recording) -> Result<(), Fault>,
+        commands: &[Command<'_, B>],
     ) -> Result<Mark, Fault> {
         self.open(backend, slot)?;
         let queue = self.queue_of(slot);
@@ -219,7 +268,9 @@ impl<B: Backend> EventStreams<B> {
         if barrier {
             for (other, theirs) in self.pool.iter() {
                 if self.queue_of(other) == queue {
-                    seen[other as usize] = theirs.settled;
+                    // What is held back is submitted before this batch as well: it must not overtake it.
+                    let held = need.after.iter().filter(|point| point.slot == other).map(|point| point.batch).max();
+                    seen[other as usize] = theirs.settled.max(held.unwrap_or(0));
                 } else if need.everything && theirs.accepted > theirs.complete {
                     waits.push(Point { slot: other, batch: theirs.accepted });
                 }
@@ -245,136 +296,162 @@ impl<B: Backend> EventStreams<B> {
             }
             self.stats.waits += 1;
         }
-        let result = record(&mut recording);
+        for point in &need.after {
+            if !own.after.contains(point) {
+                own.after.push(*point);
+            }
+        }
+        let result = commands.iter().try_for_each(|command| command.record(backend, &mut recording));
         own.recording = Some(recording);
         result?;
+        own.told.clear();
         own.for_host |= for_host;
         own.recorded += 1;
         own.sequence += 1;
         Ok(Mark { point: Point { slot, batch: own.open }, sequence: own.sequence })
     }
 
-    /// After a panic while recording: the point whose earlier work is gone with the recording.
-    pub fn discarded(&mut self, slot: u32) -> Option<Point> {
+    fn discarded(&mut self, slot: u32) -> Option<Point> {
         let own = self.pool.try_get_mut(slot)?;
         if own.recording.is_some() || own.recorded == 0 {
             return None;
         }
-        let (point, _) = own.finish(slot);
-        own.settled = point.batch;
-        own.refused = point.batch;
+        let batch = own.finish();
+        own.waits.clear();
+        own.after.clear();
+        own.settle(batch, false);
         self.refusals += 1;
-        Some(point)
+        Some(Point { slot, batch })
     }
 
-    /// Work in the slot's open recording.
-    pub fn recorded(&self, slot: u32) -> u32 {
-        self.pool.try_get(slot).map_or(0, |own| own.recorded)
+    fn is_due(&self, slot: u32) -> bool {
+        self.pool.try_get(slot).is_some_and(|own| own.recorded >= self.max_recorded)
     }
 
-    /// Closes the slot's recording and puts it on its way. A recording that cannot be closed fails as a whole.
-    pub fn close(&mut self, backend: &B, slot: u32) -> Result<(), (Point, Fault)> {
+    fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
         let queue = self.queue_of(slot);
-        let Some(own) = self.pool.try_get_mut(slot) else {
-            return Ok(());
-        };
+        let Some(own) = self.pool.try_get_mut(slot) else { return Ok(()) };
         if own.recorded == 0 {
             return Ok(());
         }
-        let Some(mut recording) = own.recording.take() else {
-            return Ok(());
-        };
+        let Some(mut recording) = own.recording.take() else { return Ok(()) };
         if own.for_host {
             backend.host_barrier(&mut recording);
         }
-        let (point, waits) = own.finish(slot);
+        let (waits, after) = (std::mem::take(&mut own.waits), std::mem::take(&mut own.after));
+        let externals = own.externals.clone();
+        let signal = Point { slot, batch: own.finish() };
+        let points = SmallVec::from_slice(&[signal]);
         match backend.end(&mut recording) {
             Ok(()) => {
-                self.pending[queue].push_back(Submission { point, recording, waits });
+                self.pending[queue].push_back(Submission { points, signal, recording, waits, externals, after });
                 Ok(())
             }
             Err(fault) => {
-                // Earlier batches of the slot may still be pending; they settle on their own.
-                if own.settled + 1 == point.batch {
-                    own.settled = point.batch;
-                }
-                own.refused = point.batch;
+                own.settle(signal.batch, false);
                 self.refusals += 1;
                 backend.recycle(slot, recording);
-                Err((point, fault))
+                Err((points, fault))
             }
         }
     }
 
-    /// The slots that were made.
-    pub fn slots(&self) -> SmallVec<[u32; 16]> {
-        self.pool.iter().map(|(slot, _)| slot).collect()
+    fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>> {
+        let mut held: SmallVec<[u32; 8]> = SmallVec::new();
+        let at = self.pending[queue].iter().position(|submission| {
+            let slot = submission.signal.slot;
+            let ready = !held.contains(&slot) && self.is_ready(submission);
+            if !ready {
+                held.push(slot);
+            }
+            ready
+        })?;
+        let mut submission = self.pending[queue].remove(at)?;
+        // A batch that was held back when it was named may have been refused since: nothing will ever signal it.
+        for wait in &mut submission.waits {
+            wait.batch = wait.batch.min(self.pool.try_get(wait.slot).map_or(0, |theirs| theirs.accepted));
+        }
+        submission.waits.retain(|wait| wait.batch > 0);
+        Some(submission)
     }
 
-    /// The next submission of a queue. Whoever takes it holds that queue's lock until [`submitted`](Self::submitted).
-    pub fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>> {
-        self.pending[queue].pop_front()
-    }
-
-    /// What the device answered.
-    pub fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
-        let Point { slot, batch } = submission.point;
-        let Some(own) = self.pool.try_get_mut(slot) else {
-            return;
-        };
-        own.settled = own.settled.max(batch);
+    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
+        let Point { slot, batch } = submission.signal;
+        let Some(own) = self.pool.try_get_mut(slot) else { return };
+        own.settle(batch, accepted);
         if accepted {
-            own.accepted = batch;
             own.in_flight.push_back((batch, submission.recording));
             self.stats.submissions += 1;
         } else {
-            own.refused = own.refused.max(batch);
             self.refusals += 1;
             backend.recycle(slot, submission.recording);
         }
     }
 
-    /// The batch to wait for so that everything submitted to a slot is over.
-    pub fn last(&self, slot: u32) -> Option<Point> {
+    fn is_held_back(&self, slot: u32) -> bool {
+        self.pending[self.queue_of(slot)]
+            .iter()
+            .any(|submission| submission.signal.slot == slot && !self.is_ready(submission))
+    }
+
+    fn last(&self, slot: u32) -> Option<Point> {
         let own = self.pool.try_get(slot)?;
-        (own.accepted > own.complete).then_some(Point { slot, batch: own.accepted })
+        Some(Point { slot, batch: if own.recorded > 0 { own.open } else { own.open - 1 } })
     }
 
-    /// The batch to wait for so that a batch is over, whether it was accepted or not; nothing if it is over.
-    pub fn waitable(&self, point: Point) -> Option<Point> {
-        let own = self.pool.try_get(point.slot)?;
-        let batch = point.batch.min(own.accepted);
-        (batch > own.complete).then_some(Point { batch, ..point })
+    fn progress(&self, point: Point) -> Progress {
+        self.pool.try_get(point.slot).map_or(Progress::Over, |own| own.progress(point))
     }
 
-    /// Whether a batch is over: complete, or refused with everything before it complete.
-    pub fn is_complete(&self, point: Point) -> bool {
-        self.pool
-            .try_get(point.slot)
-            .is_none_or(|own| point.batch <= own.settled && point.batch.min(own.accepted) <= own.complete)
+    fn is_complete(&self, point: Point) -> bool {
+        self.progress(point) == Progress::Over
     }
 
-    /// Asks the device how far it came, and takes back what is over.
-    pub fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
+    fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
+        let mut answer = Ok(());
+        let mut reached: SmallVec<[(u32, External); 4]> = SmallVec::new();
         for (slot, own) in self.pool.iter_mut() {
+            for external in &own.externals {
+                match backend.external_reached(*external) {
+                    Ok(true) => reached.push((slot, *external)),
+                    Ok(false) => {}
+                    Err(fault) => answer = Err(fault),
+                }
+            }
             if own.accepted == own.complete {
                 continue;
             }
-            own.complete = backend.completed(slot)?.min(own.accepted);
+            own.complete = match backend.completed(slot) {
+                Ok(complete) => complete.min(own.accepted),
+                Err(fault) => {
+                    answer = Err(fault);
+                    continue;
+                }
+            };
             while own.in_flight.front().is_some_and(|(batch, _)| *batch <= own.complete) {
                 if let Some((_, recording)) = own.in_flight.pop_front() {
                     backend.recycle(slot, recording);
                 }
             }
         }
-        Ok(())
+        for (slot, external) in reached {
+            if let Some(own) = self.pool.try_get_mut(slot) {
+                own.externals.retain(|other| *other != external);
+            }
+            let queue = self.queue_of(slot);
+            for submission in self.pending[queue].iter_mut().filter(|submission| submission.signal.slot == slot) {
+                for other in submission.externals.iter_mut().filter(|other| **other == external) {
+                    other.submitted = true;
+                }
+            }
+        }
+        answer
     }
 
-    /// Nothing will complete any more: what was in flight is over (the device is lost, or going away).
-    pub fn abandon(&mut self, backend: &B) {
+    fn abandon(&mut self, backend: &B) {
         for queue in &mut self.pending {
             for submission in queue.drain(..) {
-                backend.recycle(submission.point.slot, submission.recording);
+                backend.recycle(submission.signal.slot, submission.recording);
             }
         }
         for (slot, own) in self.pool.iter_mut() {
@@ -384,23 +461,17 @@ impl<B: Backend> EventStreams<B> {
             if let Some(recording) = own.recording.take() {
                 backend.recycle(slot, recording);
             }
-            let (point, _) = own.finish(slot);
-            own.settled = point.batch;
+            own.settled = own.finish();
             own.complete = own.accepted;
+            own.failed_ahead.clear();
+            own.externals.clear();
+            own.told.clear();
+            own.waits.clear();
+            own.after.clear();
         }
     }
 
-    /// A snapshot of every slot's open batch: a resource used up to now is free once [`passed`](Self::passed).
-    pub fn now(&self) -> SmallVec<[Point; 8]> {
-        self.pool
-            .iter()
-            .filter(|(_, own)| own.recorded > 0 || own.open - 1 > own.complete)
-            .map(|(slot, own)| Point { slot, batch: if own.recorded > 0 { own.open } else { own.open - 1 } })
-            .collect()
-    }
-
-    /// Whether everything up to a snapshot is over.
-    pub fn passed(&self, snapshot: &[Point]) -> bool {
-        snapshot.iter().all(|point| self.is_complete(*point))
+    fn now(&self) -> SmallVec<[Point; 8]> {
+        self.slots().into_iter().filter_map(|slot| self.last(slot)).filter(|point| !self.is_complete(*point)).collect()
     }
 }

@@ -1,10 +1,14 @@
-//! Streams: the pool that folds the caller's ids onto slots, the driver that records and orders work, and what it asks
-//! of a device. Which bytes can be trusted is not decided here; which work comes first is.
+//! Streams: the pool that folds the caller's ids onto slots, the two drivers that record and order work, and what they
+//! ask of a device. Which bytes can be trusted is not decided here; which work comes first is.
 
 pub mod backend;
+pub mod driver;
 pub mod event;
 pub mod pool;
+pub mod scheduler;
 
 pub use backend::Backend;
-pub use event::{EventStreams, Need, OrderStats};
+pub use driver::{Command, Driver, Need, OrderStats, Progress};
+pub use event::EventStreams;
 pub use pool::StreamPool;
+pub use scheduler::SchedulerStreams;

@@ -14,6 +14,7 @@ use crate::stream::backend::{Backend as _, Binding, Grid, KernelSource, Launch, 
 use ash::vk;
 use parking_lot::Mutex;
 use std::ffi::{CStr, c_char};
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -204,8 +205,8 @@ fn whole_run(disabled: Disabled) -> Result<(), Fault> {
         ..Options::default()
     })?;
     backend.slot_create(0)?;
-    let upload = backend.page_create(MemoryKind::Upload, 2 << 20)?;
-    let back = backend.page_create(MemoryKind::Readback, 4096)?;
+    let upload = Arc::new(backend.page_create(MemoryKind::Upload, 2 << 20)?);
+    let back = Arc::new(backend.page_create(MemoryKind::Readback, 4096)?);
     let (kernel, _) = backend
         .kernel_create(&KernelSource {
             code: include_bytes!("../../tests/vulkan_backend/stray.spv"),
@@ -215,6 +216,7 @@ fn whole_run(disabled: Disabled) -> Result<(), Fault> {
             trusted: false,
         })
         .map_err(plain)?;
+    let kernel = Arc::new(kernel);
     backend.page_write(&upload, 100, &1_u32.to_ne_bytes().repeat(3))?;
     for batch in 1..=2 {
         let mut recording = backend.begin(0)?;
@@ -231,7 +233,7 @@ fn whole_run(disabled: Disabled) -> Result<(), Fault> {
         backend.host_barrier(&mut recording);
         backend.end(&mut recording)?;
         let point = Point { slot: 0, batch };
-        backend.submit(0, &mut recording, &[], point)?;
+        backend.submit(0, &mut recording, &[], &[], point)?;
         // A fault here leaves the batch running; whoever drives the backend waits again before taking anything back.
         let waited = backend.wait(point, 20_000_000_000);
         if waited != Ok(true) {
@@ -245,8 +247,8 @@ fn whole_run(disabled: Disabled) -> Result<(), Fault> {
     let mut word = [0; 4];
     backend.page_read(&back, 12, &mut word)?;
     assert_eq!(u32::from_ne_bytes(word), 0xdead_beef);
-    backend.page_destroy(upload);
-    backend.page_destroy(back);
+    drop(upload);
+    drop(back);
     Ok(())
 }
 

@@ -57,7 +57,7 @@ impl CountCheck {
 /// The scratch memory of one recording.
 #[derive(Default)]
 pub(super) struct Scratch {
-    pages: Vec<Page>,
+    pages: Vec<Arc<Page>>,
     used: u64,
 }
 
@@ -68,7 +68,7 @@ impl Scratch {
         let per_page = (SCRATCH_PAGE / stride).max(1);
         let page = (self.used / per_page) as usize;
         if page == self.pages.len() {
-            self.pages.push(memory.create_page(MemoryKind::Device, per_page * stride)?);
+            self.pages.push(Arc::new(memory.create_page(MemoryKind::Device, per_page * stride)?));
         }
         let offset = self.used % per_page * stride;
         self.used += 1;

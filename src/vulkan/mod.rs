@@ -33,8 +33,8 @@ use crate::code::Code;
 use crate::error::Fault;
 use crate::failure::Point;
 use crate::memory::{MemoryKind, PageSource};
-use crate::stream::backend::{self, Binding, KernelInfo, KernelSource, Launch, Limits, Rejected};
-use ash::vk;
+use crate::stream::backend::{self, Binding, External, KernelInfo, KernelSource, Launch, Limits, Rejected};
+use ash::vk::{self, Handle};
 use device::Gpu;
 use indirect::CountCheck;
 use instance::{Instance, InstanceOptions};
@@ -357,7 +357,14 @@ impl backend::Backend for Backend {
         }
     }
 
-    fn submit(&self, queue: usize, recording: &mut Recording, waits: &[Point], signal: Point) -> Result<(), Fault> {
+    fn submit(
+        &self,
+        queue: usize,
+        recording: &mut Recording,
+        waits: &[Point],
+        externals: &[External],
+        signal: Point,
+    ) -> Result<(), Fault> {
         messages::begin_operation();
         let Some(queue) = self.gpu.queues.get(queue) else {
             return Err(Fault::new(Code::Internal, format!("there is no queue {queue}")));
@@ -368,7 +375,20 @@ impl backend::Backend for Backend {
         let slot = self.slots.get(signal.slot)?;
         slot.will_signal(signal.batch);
         let waits = waits.iter().filter_map(|wait| Some(self.slots.get(wait.slot).ok()?.value(wait.batch)));
+        let externals = externals.iter().map(|e| (vk::Semaphore::from_raw(e.semaphore), e.value));
+        let waits = waits.chain(externals);
         queue.submit(&self.gpu, recording.commands, waits, slot.value(signal.batch), signal)
+    }
+
+    fn external_reached(&self, external: External) -> Result<bool, Fault> {
+        let semaphore = vk::Semaphore::from_raw(external.semaphore);
+        // SAFETY: who named the semaphore keeps it alive, and it is a timeline of this device.
+        match unsafe { self.gpu.raw.get_semaphore_counter_value(semaphore) } {
+            Ok(value) => Ok(value >= external.value),
+            Err(result) => {
+                Err(self.gpu.queue_fault(result, "vkGetSemaphoreCounterValue", "for a semaphore of the caller's"))
+            }
+        }
     }
 
     fn completed(&self, slot: u32) -> Result<u64, Fault> {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate::code::Code;
 use tidegate::error::Fault;
-use tidegate::memory::{MemoryKind, PageSource};
 use tidegate::failure::Point;
+use tidegate::memory::{MemoryKind, PageSource};
 use tidegate::stream::backend::{
-    Backend, Binding, BindingInfo, Grid, KernelInfo, KernelSource, Launch, Limits, Rejected,
+    Backend, Binding, BindingInfo, External, Grid, KernelInfo, KernelSource, Launch, Limits, Rejected,
 };
 
 /// Where a fault can be injected.
@@ -100,6 +100,7 @@ enum Item {
 
 enum Queued {
     Wait(Point),
+    External(External),
     Barrier,
     Command(Command),
     Signal(Point),
@@ -131,6 +132,8 @@ struct State {
     serial: u64,
     queues: Vec<VecDeque<Queued>>,
     reached: HashMap<u32, u64>,
+    /// Semaphores of the caller's, by number.
+    externals: HashMap<u64, u64>,
     injections: Vec<Injection>,
     calls: HashMap<&'static str, u64>,
     log: Vec<Event>,
@@ -228,6 +231,10 @@ impl State {
         self.reached.get(&point.slot).copied().unwrap_or(0) >= point.batch
     }
 
+    fn is_external_reached(&self, external: External) -> bool {
+        self.externals.get(&external.semaphore).copied().unwrap_or(0) >= external.value
+    }
+
     /// Takes from the front of every queue what nothing stands before.
     fn retire(&mut self) {
         loop {
@@ -237,10 +244,11 @@ impl State {
                     match *front {
                         Queued::Command(_) => break,
                         Queued::Wait(point) if !self.is_reached(point) => break,
+                        Queued::External(external) if !self.is_external_reached(external) => break,
                         Queued::Signal(point) => {
                             self.reached.insert(point.slot, point.batch);
                         }
-                        Queued::Wait(_) | Queued::Barrier | Queued::Done => {}
+                        Queued::Wait(_) | Queued::External(_) | Queued::Barrier | Queued::Done => {}
                     }
                     self.queues[q].pop_front();
                     moved = true;
@@ -266,6 +274,7 @@ impl State {
             for (i, item) in queue.iter().enumerate() {
                 match *item {
                     Queued::Wait(point) if !self.is_reached(point) => break,
+                    Queued::External(external) if !self.is_external_reached(external) => break,
                     Queued::Barrier if count > first => break,
                     Queued::Command(_) => {
                         ready[count] = (q, i);
@@ -308,9 +317,16 @@ impl State {
     }
 
     fn store(&mut self, place: &Place, offset: u64, value: u8) {
-        if let Some(byte) = self.bytes.get_mut(&place.page).and_then(|b| b.1.get_mut((place.offset + offset) as usize)) {
+        if let Some(byte) = self.bytes.get_mut(&place.page).and_then(|b| b.1.get_mut((place.offset + offset) as usize))
+        {
             *byte = value;
         }
+    }
+
+    /// Bytes of a page that is there: a submission that names another is a breach.
+    fn range(&mut self, place: &Place) -> &mut [u8] {
+        let Some((_, bytes)) = self.bytes.get_mut(&place.page) else { panic!("page {} is gone", place.page) };
+        &mut bytes[place.offset as usize..][..place.size as usize]
     }
 
     fn execute(&mut self, command: &Command) {
@@ -326,20 +342,19 @@ impl State {
                     }
                 }
                 let sizes: Vec<u64> = places.iter().map(|p| p.size).collect();
-                let stores = program.run(&sizes, push, &mut |b, offset| Some(self.load(&places[b], offset).unwrap_or(0)));
+                let stores =
+                    program.run(&sizes, push, &mut |b, offset| Some(self.load(&places[b], offset).unwrap_or(0)));
                 for (b, offset, value) in stores {
                     self.store(&places[b], offset, value.unwrap_or(0));
                 }
             }
             Command::Copy { to, from } => {
-                let bytes: Vec<u8> = (0..from.size).map(|i| self.load(from, i).unwrap_or(0)).collect();
-                for (i, byte) in bytes.into_iter().enumerate() {
-                    self.store(to, i as u64, byte);
-                }
+                let bytes = self.range(from).to_vec();
+                self.range(to).copy_from_slice(&bytes);
             }
             Command::Fill { to, pattern } => {
-                for i in 0..to.size {
-                    self.store(to, i, pattern.to_le_bytes()[(i % 4) as usize]);
+                for word in self.range(to).chunks_exact_mut(4) {
+                    word.copy_from_slice(&pattern.to_le_bytes());
                 }
             }
         }
@@ -399,6 +414,7 @@ impl HostBackend {
             serial: 0,
             queues: (0..limits.queues).map(|_| VecDeque::new()).collect(),
             reached: HashMap::new(),
+            externals: HashMap::new(),
             injections: Vec::new(),
             calls: HashMap::new(),
             log: Vec::new(),
@@ -427,6 +443,11 @@ impl HostBackend {
     /// No more injected faults.
     pub fn heal(&self) {
         self.state.lock().injections.clear();
+    }
+
+    /// The caller signals a semaphore of its own.
+    pub fn signal(&self, semaphore: u64, value: u64) {
+        self.state.lock().externals.insert(semaphore, value);
     }
 
     /// While held, nothing submitted runs.
@@ -549,7 +570,8 @@ impl PageSource for HostBackend {
         }
         let end = offset + bytes.len() as u64;
         state.log.push(Event::HostWrite { page: page.serial, start: offset, end });
-        if let Some(target) = state.bytes.get_mut(&page.serial).and_then(|b| b.1.get_mut(offset as usize..end as usize)) {
+        if let Some(target) = state.bytes.get_mut(&page.serial).and_then(|b| b.1.get_mut(offset as usize..end as usize))
+        {
             target.copy_from_slice(bytes);
         }
         Ok(())
@@ -597,12 +619,8 @@ impl Backend for HostBackend {
         let refused = self.enter("kernel_create", Call::KernelCreate);
         let invalid = |why: String| Rejected::from(Fault::new(Code::InvalidShader, why));
         let program = Program::parse(source.code).map_err(invalid)?;
-        let binding = |(i, &access): (usize, &_)| BindingInfo {
-            set: 0,
-            binding: i as u32,
-            access,
-            name: format!("b{i}").into(),
-        };
+        let binding =
+            |(i, &access): (usize, &_)| BindingInfo { set: 0, binding: i as u32, access, name: format!("b{i}").into() };
         let info = KernelInfo {
             bindings: program.bindings.iter().enumerate().map(binding).collect(),
             group_size: program.group,
@@ -671,7 +689,10 @@ impl Backend for HostBackend {
         drop(state);
         let kernel = launch.kernel.serial;
         let push = launch.push.to_vec();
-        self.record(recording, Item::Command(Command::Launch { kernel, program, places, push, counts }, name.to_string()));
+        self.record(
+            recording,
+            Item::Command(Command::Launch { kernel, program, places, push, counts }, name.to_string()),
+        );
         Ok(())
     }
 
@@ -711,7 +732,14 @@ impl Backend for HostBackend {
         state.log.push(Event::Recycled { recording: recording.serial });
     }
 
-    fn submit(&self, queue: usize, recording: &mut HostRecording, waits: &[Point], signal: Point) -> Result<(), Fault> {
+    fn submit(
+        &self,
+        queue: usize,
+        recording: &mut HostRecording,
+        waits: &[Point],
+        externals: &[External],
+        signal: Point,
+    ) -> Result<(), Fault> {
         let refused = self.enter("submit", Call::Submit);
         let mut state = self.state.lock();
         if queue >= state.queues.len() || !recording.ended || recording.submitted || signal.slot != recording.slot {
@@ -736,6 +764,7 @@ impl Backend for HostBackend {
         });
         let target = &mut state.queues[queue];
         target.extend(waits.iter().map(|&point| Queued::Wait(point)));
+        target.extend(externals.iter().map(|&external| Queued::External(external)));
         for item in items {
             match item {
                 Item::Barrier => target.push_back(Queued::Barrier),
@@ -746,6 +775,10 @@ impl Backend for HostBackend {
         target.push_back(Queued::Signal(signal));
         state.run_some();
         Ok(())
+    }
+
+    fn external_reached(&self, external: External) -> Result<bool, Fault> {
+        Ok(self.state.lock().is_external_reached(external))
     }
 
     fn completed(&self, slot: u32) -> Result<u64, Fault> {

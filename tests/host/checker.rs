@@ -212,9 +212,8 @@ impl Checker {
                 complaints.push(format!("the host {verb} {start}..{end} of page {page} before {name} was complete"));
             } else if access.write && !access.ordered(&self.visible) {
                 let name = &access.name;
-                complaints.push(format!(
-                    "the host {verb} {start}..{end} of page {page} with no host barrier after {name}"
-                ));
+                complaints
+                    .push(format!("the host {verb} {start}..{end} of page {page} with no host barrier after {name}"));
             }
         }
         complaints.into_iter().for_each(|c| self.complain(c));

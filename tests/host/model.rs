@@ -371,7 +371,11 @@ impl Model {
                     let moved: Vec<Option<Set>> = bytes(from).map(|byte| late.get(&byte).cloned()).collect();
                     let unknown: Vec<bool> = bytes(from).map(|byte| stale.contains(&byte)).collect();
                     for (byte, unknown) in bytes(to).zip(unknown) {
-                        if unknown { stale.insert(byte) } else { stale.remove(&byte) };
+                        if unknown {
+                            stale.insert(byte)
+                        } else {
+                            stale.remove(&byte)
+                        };
                     }
                     for (byte, roots) in bytes(to).zip(moved) {
                         match roots {

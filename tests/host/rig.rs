@@ -203,12 +203,7 @@ pub fn kernel_desc<'a>(code: &'a [u8], accesses: &'a [Option<Access>], label: &'
     KernelDesc { code, entry: "", accesses, constants: &[], label, tag: 0, trusted: false }
 }
 
-pub fn launch_desc<'a>(
-    stream: u64,
-    kernel: Handle,
-    bindings: &'a [SliceUse],
-    extra: &'a [SliceUse],
-) -> LaunchDesc<'a> {
+pub fn launch_desc<'a>(stream: u64, kernel: Handle, bindings: &'a [SliceUse], extra: &'a [SliceUse]) -> LaunchDesc<'a> {
     LaunchDesc { stream, kernel, bindings, extra, grid: LaunchGrid::Groups([1; 3]), push: &[], label: "", tag: 0 }
 }
 

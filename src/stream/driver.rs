@@ -1,0 +1,163 @@
+//! What the device needs from a driver: to say what work comes after, to take it, and to get it to the queues.
+//!
+//! Two drivers give the same answers. They differ in when commands are recorded and in what a batch is; neither knows
+//! which bytes can be trusted.
+
+use super::backend::{Backend, Binding, External, Launch};
+use crate::error::Fault;
+use crate::failure::Point;
+use crate::memory::{Hazards, Mark};
+use smallvec::SmallVec;
+
+/// Something to record. Commands handed over together touch disjoint bytes.
+pub enum Command<'a, B: Backend> {
+    /// A kernel over its bindings.
+    Launch(Launch<'a, B>),
+    /// `to.size` bytes from one place to another.
+    Copy {
+        /// Where to.
+        to: Binding<'a, B::Page>,
+        /// Where from.
+        from: Binding<'a, B::Page>,
+    },
+    /// A 4-byte pattern over a multiple of four bytes at a multiple of four.
+    Fill {
+        /// Where.
+        to: Binding<'a, B::Page>,
+        /// With what.
+        pattern: u32,
+    },
+}
+
+impl<B: Backend> Command<'_, B> {
+    /// Records it.
+    pub fn record(&self, backend: &B, recording: &mut B::Recording) -> Result<(), Fault> {
+        match self {
+            Command::Launch(launch) => return backend.launch(recording, launch),
+            Command::Copy { to, from } => backend.copy(recording, *to, *from),
+            Command::Fill { to, pattern } => backend.fill(recording, *to, *pattern),
+        }
+        Ok(())
+    }
+}
+
+/// What has to happen before work can be taken.
+#[derive(Clone, Debug, Default)]
+pub struct Need {
+    /// Slots whose queued or pending work has to be submitted first.
+    pub flush: SmallVec<[u32; 8]>,
+    /// A barrier before it.
+    pub(super) barrier: bool,
+    /// Order after everything there is: what stood for it never ran.
+    pub(super) everything: bool,
+    /// Batches on other queues to wait for.
+    pub(super) waits: SmallVec<[Point; 4]>,
+    /// Batches that are held back, and that this work's batch must not overtake.
+    pub(super) after: SmallVec<[Point; 2]>,
+    /// Work of the same slot and batch, up to this one, that a barrier has to come after.
+    pub(super) own: u64,
+}
+
+impl Need {
+    pub(super) fn flush(&mut self, slot: u32) {
+        if !self.flush.contains(&slot) {
+            self.flush.push(slot);
+        }
+    }
+}
+
+/// A closed recording on its way to a queue.
+pub struct Submission<R> {
+    /// What it holds: a batch of one slot, or of several.
+    pub points: SmallVec<[Point; 4]>,
+    /// What it signals.
+    pub signal: Point,
+    /// Its commands.
+    pub recording: R,
+    /// What it waits for on other queues.
+    pub waits: SmallVec<[Point; 4]>,
+    /// What it waits for of the caller's.
+    pub externals: SmallVec<[External; 1]>,
+    /// What it must not overtake.
+    pub(super) after: SmallVec<[Point; 2]>,
+}
+
+/// How often a driver ordered anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderStats {
+    /// Barriers recorded.
+    pub barriers: u64,
+    /// Waits on other slots' timelines.
+    pub waits: u64,
+    /// Batches submitted.
+    pub submissions: u64,
+}
+
+/// The streams of a device.
+pub trait Driver<B: Backend>: Send {
+    /// How often it ordered anything.
+    fn stats(&self) -> OrderStats;
+    /// The slot of a stream.
+    fn slot_of(&self, stream: u64) -> u32;
+    /// The queue of a slot.
+    fn queue_of(&self, slot: u32) -> usize;
+    /// The slots that were made.
+    fn slots(&self) -> SmallVec<[u32; 16]>;
+
+    /// Work of the slot comes after these points from now on, whether it shares bytes with them or not.
+    fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault>;
+    /// The slot's work waits for a semaphore of the caller's from now on.
+    fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault>;
+    /// What work of the slot comes after, whatever it does.
+    fn need(&self, slot: u32) -> Need;
+    /// Adds what a use of bytes in the slot comes after.
+    fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need);
+    /// Takes one piece of work. If recording it panics, its recording is lost with everything in it, which
+    /// [`discarded`](Self::discarded) tells.
+    fn take(
+        &mut self,
+        backend: &B,
+        slot: u32,
+        need: &Need,
+        for_host: bool,
+        commands: &[Command<'_, B>],
+    ) -> Result<Mark, Fault>;
+    /// After a panic while recording: the point whose earlier work is gone with the recording.
+    fn discarded(&mut self, slot: u32) -> Option<Point>;
+    /// Enough was taken: the slot is to be flushed.
+    fn is_due(&self, slot: u32) -> bool;
+
+    /// Puts what the slot took on its way. A recording that cannot be closed fails as a whole.
+    fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)>;
+    /// The next submission of a queue that nothing holds back. Whoever takes it holds that queue's lock until
+    /// [`submitted`](Self::submitted).
+    fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>>;
+    /// What the device answered.
+    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool);
+    /// Whether the slot has work that is held back, by a semaphore of the caller's or behind such work.
+    fn is_held_back(&self, slot: u32) -> bool;
+
+    /// The point of everything the slot took.
+    fn last(&self, slot: u32) -> Option<Point>;
+    /// What to wait for so that a point is over.
+    fn progress(&self, point: Point) -> Progress;
+    /// Whether a point is over: complete, or refused with everything before it complete.
+    fn is_complete(&self, point: Point) -> bool;
+    /// Asks the device how far it came, and takes back what is over.
+    fn refresh(&mut self, backend: &B) -> Result<(), Fault>;
+    /// Nothing will complete any more: what was in flight is over (the device is lost, or going away).
+    fn abandon(&mut self, backend: &B);
+    /// A point for each slot with unfinished work: a resource used up to now is free once they are all complete.
+    fn now(&self) -> SmallVec<[Point; 8]>;
+}
+
+/// How far a point is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is over.
+    Over,
+    /// The device is working on it: wait for this point.
+    Running(Point),
+    /// It is not submitted yet, or held back.
+    Waiting,
+}
