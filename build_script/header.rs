@@ -62,6 +62,7 @@ const SECTIONS: &[Section] = &[
     Section { file: "log", title: "Log", macros: "" },
     Section { file: "device", title: "Device", macros: "" },
     Section { file: "buffer", title: "Buffer", macros: "" },
+    Section { file: "read", title: "Asynchronous read", macros: "" },
     Section { file: "kernel", title: "Kernel", macros: "" },
     Section { file: "launch", title: "Launch", macros: "" },
     Section { file: "stream", title: "Stream", macros: "" },

@@ -7,14 +7,15 @@
 
 enum { WORDS = 64, BYTES = WORDS * 4 };
 
-enum kind { DEVICE, BUFFER, KERNEL, SCOPE, KINDS };
-static const char *const kind_names[] = {"device", "buffer", "kernel", "scope"};
+enum kind { DEVICE, BUFFER, READ, KERNEL, SCOPE, KINDS };
+static const char *const kind_names[] = {"device", "buffer", "read", "kernel", "scope"};
 
 /* Two devices with the same on each; the foreign handles are of the second, the stale ones destroyed. */
 struct world {
     tg_device dev, other;
     tg_buffer data, spare; /* data: 1, 2, 3, ... and its first 16 bytes claimed by `root`; spare: written, clean */
     tg_kernel scaling;
+    tg_read read;          /* of no bytes */
     tg_scope scope;        /* over a token of its own */
     uint64_t root;
     uint64_t right[KINDS], stale[KINDS], foreign[KINDS];
@@ -42,6 +43,10 @@ static tg_buffer buffer_of(uint64_t id) {
 }
 static tg_kernel kernel_of(uint64_t id) {
     const tg_kernel handle = {id};
+    return handle;
+}
+static tg_read read_of(uint64_t id) {
+    const tg_read handle = {id};
     return handle;
 }
 static tg_scope scope_of(uint64_t id) {
@@ -83,6 +88,14 @@ ON_DEVICE(buffer_write_with, return tg_buffer_write_with(dev, 0, whole(w->spare)
 ON_DEVICE(buffer_read, uint32_t words[WORDS]; return tg_buffer_read(dev, 0, words, BYTES, whole(w->spare), 0);)
 ON_DEVICE(buffer_copy, return tg_buffer_copy(dev, 0, part(w->spare, 0, 64), part(w->data, 0, 64));)
 ON_DEVICE(buffer_fill, return tg_buffer_fill(dev, 0, whole(w->spare), 0, 4);)
+ON_DEVICE(read_begin, tg_read out = {77}; const tg_result result = tg_read_begin(dev, 0, whole(w->spare), &out);
+          CHECK_EQ_INT(out.id, 0); return result;)
+ON_DEVICE(read_poll, return tg_read_poll(dev, w->read);)
+ON_DEVICE(read_wait, return tg_read_wait(dev, w->read, 0);)
+ON_DEVICE(read_data, const void *data; size_t size; return tg_read_data(dev, w->read, &data, &size);)
+ON_DEVICE(read_report, tg_report report = {77}; const tg_result result = tg_read_report(dev, w->read, &report);
+          CHECK_EQ_INT(report.id, 0); return result;)
+ON_DEVICE(read_release, return tg_read_release(dev, w->read);)
 ON_DEVICE(kernel_create, tg_kernel_desc desc = TG_KERNEL_DESC_INIT; tg_kernel out = {0}; desc.code = w->code;
           desc.code_size = w->code_size; const tg_result result = tg_kernel_create(dev, &desc, &out);
           CHECK_EQ_INT(out.id, 0); return result;)
@@ -122,6 +135,12 @@ ON_HANDLE(buffer_destroy, return tg_buffer_destroy(dev, buffer_of(id));)
 ON_HANDLE(buffer_allocate, return tg_buffer_allocate(dev, buffer_of(id), 0);)
 ON_HANDLE(buffer_get_info, tg_buffer_info info = TG_BUFFER_INFO_INIT; return tg_buffer_get_info(dev, buffer_of(id), &info);)
 ON_HANDLE(fail_unallocated, const tg_error_desc error = error_desc(); return tg_fail_unallocated(dev, buffer_of(id), &error);)
+ON_HANDLE(read_poll, return tg_read_poll(dev, read_of(id));)
+ON_HANDLE(read_wait, return tg_read_wait(dev, read_of(id), TEST_LONG);)
+ON_HANDLE(read_data, const void *data; size_t size; return tg_read_data(dev, read_of(id), &data, &size);)
+ON_HANDLE(read_report, tg_report report = {77}; const tg_result result = tg_read_report(dev, read_of(id), &report);
+          CHECK_EQ_INT(report.id, 0); return result;)
+ON_HANDLE(read_release, return tg_read_release(dev, read_of(id));)
 ON_HANDLE(kernel_rebuild, tg_kernel_desc desc = TG_KERNEL_DESC_INIT; desc.code = w->code; desc.code_size = w->code_size;
           return tg_kernel_rebuild(dev, kernel_of(id), &desc);)
 ON_HANDLE(kernel_destroy, return tg_kernel_destroy(dev, kernel_of(id));)
@@ -135,6 +154,8 @@ static size_t host_size(tg_slice slice) { return slice.size == TG_WHOLE_SIZE ? B
 ON_SLICE(buffer_write, return tg_buffer_write(dev, 0, slice, w->words, host_size(slice));)
 ON_SLICE(buffer_write_with, return tg_buffer_write_with(dev, 0, slice, w->words, host_size(slice), TG_WRITE_NO_WAIT);)
 ON_SLICE(buffer_read, return tg_buffer_read(dev, 0, w->words, host_size(slice), slice, 0);)
+ON_SLICE(read_begin, tg_read out = {77}; const tg_result result = tg_read_begin(dev, 0, slice, &out);
+         CHECK_EQ_INT(out.id, 0); return result;)
 ON_SLICE(buffer_copy_dst, return tg_buffer_copy(dev, 0, slice, whole(w->data));)
 ON_SLICE(buffer_copy_src, return tg_buffer_copy(dev, 0, whole(w->spare), slice);)
 ON_SLICE(buffer_fill, return tg_buffer_fill(dev, 0, slice, 0, 1);)
@@ -205,6 +226,12 @@ static const struct call calls[] = {
     BY_DEVICE(buffer_read),
     BY_DEVICE(buffer_copy),
     BY_DEVICE(buffer_fill),
+    BY_DEVICE(read_begin),
+    BY_DEVICE(read_poll),
+    BY_DEVICE(read_wait),
+    BY_DEVICE(read_data),
+    BY_DEVICE(read_report),
+    BY_DEVICE(read_release),
     BY_DEVICE(kernel_create),
     BY_DEVICE(kernel_rebuild),
     BY_DEVICE(kernel_destroy),
@@ -226,6 +253,11 @@ static const struct call calls[] = {
     BY_HANDLE("tg_buffer_allocate", BUFFER, false, buffer_allocate),
     BY_HANDLE("tg_buffer_get_info", BUFFER, false, buffer_get_info),
     BY_HANDLE("tg_fail_unallocated", BUFFER, false, fail_unallocated),
+    BY_HANDLE("tg_read_poll", READ, false, read_poll),
+    BY_HANDLE("tg_read_wait", READ, false, read_wait),
+    BY_HANDLE("tg_read_data", READ, false, read_data),
+    BY_HANDLE("tg_read_report", READ, false, read_report),
+    BY_HANDLE("tg_read_release", READ, true, read_release),
     BY_HANDLE("tg_kernel_rebuild", KERNEL, false, kernel_rebuild),
     BY_HANDLE("tg_kernel_destroy", KERNEL, true, kernel_destroy),
     BY_HANDLE("tg_kernel_get_info", KERNEL, false, kernel_get_info),
@@ -235,6 +267,7 @@ static const struct call calls[] = {
     BY_SLICE("tg_buffer_write", buffer_write),
     BY_SLICE("tg_buffer_write_with", buffer_write_with),
     BY_SLICE("tg_buffer_read", buffer_read),
+    BY_SLICE("tg_read_begin", read_begin),
     BY_SLICE("tg_buffer_copy (dst)", buffer_copy_dst),
     BY_SLICE("tg_buffer_copy (src)", buffer_copy_src),
     BY_SLICE("tg_buffer_fill", buffer_fill),
@@ -252,10 +285,12 @@ static const struct call calls[] = {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-static void populate(tg_device dev, uint64_t *handles, tg_buffer *data, tg_kernel *scaling, tg_scope *scope) {
+static void populate(tg_device dev, uint64_t *handles, tg_buffer *data, tg_read *read, tg_kernel *scaling,
+                     tg_scope *scope) {
     tg_buffer_desc token_desc = TG_BUFFER_DESC_INIT;
     tg_buffer token = {0};
     *data = buffer(dev, "data", WORDS);
+    REQUIRE_OK(tg_read_begin(dev, 0, part(*data, 0, 0), read));
     *scaling = kernel(dev, "scale");
     token_desc.size = 1;
     token_desc.memory = TG_MEMORY_TOKEN;
@@ -267,6 +302,7 @@ static void populate(tg_device dev, uint64_t *handles, tg_buffer *data, tg_kerne
     REQUIRE_OK(tg_scope_begin(dev, &desc, scope));
     handles[DEVICE] = dev.id;
     handles[BUFFER] = data->id;
+    handles[READ] = read->id;
     handles[KERNEL] = scaling->id;
     handles[SCOPE] = scope->id;
 }
@@ -274,6 +310,7 @@ static void populate(tg_device dev, uint64_t *handles, tg_buffer *data, tg_kerne
 static struct world setup(void) {
     struct world w;
     tg_buffer data;
+    tg_read read;
     tg_kernel scaling;
     tg_scope scope;
     tg_device gone = {0};
@@ -283,16 +320,17 @@ static struct world setup(void) {
     w.other = test_device_with(&desc);
     w.code = shader("scale", &w.code_size);
 
-    populate(w.dev, w.stale, &data, &scaling, &scope);
+    populate(w.dev, w.stale, &data, &read, &scaling, &scope);
     REQUIRE_OK(tg_scope_end(w.dev, scope));
     REQUIRE_OK(tg_kernel_destroy(w.dev, scaling));
+    REQUIRE_OK(tg_read_release(w.dev, read));
     REQUIRE_OK(tg_buffer_destroy(w.dev, data));
     REQUIRE_OK(tg_device_create(&desc, &gone));
     REQUIRE_OK(tg_device_destroy(gone, TEST_LONG));
     w.stale[DEVICE] = gone.id;
 
-    populate(w.other, w.foreign, &data, &scaling, &scope);
-    populate(w.dev, w.right, &w.data, &w.scaling, &w.scope);
+    populate(w.other, w.foreign, &data, &read, &scaling, &scope);
+    populate(w.dev, w.right, &w.data, &w.read, &w.scaling, &w.scope);
     w.spare = buffer(w.dev, "spare", WORDS);
     write_words(w.dev, 0, whole(w.data), WORDS, 1, 1);
     write_words(w.dev, 0, whole(w.spare), WORDS, 1000, 1);
@@ -322,6 +360,7 @@ static void check_bytes(struct world *w) {
     CHECK_RESULT(tg_scope_end(w->dev, w->scope), TG_OK);
     CHECK_RESULT(tg_buffer_destroy(w->dev, w->data), TG_OK);
     CHECK_RESULT(tg_kernel_destroy(w->dev, w->scaling), TG_OK);
+    CHECK_RESULT(tg_read_release(w->dev, w->read), TG_OK);
     free(w->code);
 }
 

@@ -25,11 +25,8 @@ fn data(rig: &Rig, read: Handle) -> Vec<u8> {
 
 /// The roots that keep a read from giving its bytes, however it is asked.
 fn unwritten(rig: &Rig, read: Handle) -> Vec<u64> {
-    let answers = [
-        rig.device.read_wait(read, FOREVER),
-        rig.device.read_poll(read),
-        rig.device.read_data(read).map(drop),
-    ];
+    let answers =
+        [rig.device.read_wait(read, FOREVER), rig.device.read_poll(read), rig.device.read_data(read).map(drop)];
     let roots = answers.map(|answer| match answer {
         Err(Error::Unwritten(roots)) => roots,
         other => panic!("a read answered {other:?}"),
@@ -187,7 +184,13 @@ fn a_late_failure_of_what_it_read_reaches_a_read() {
     answer.expect("a read begins");
     let root = unwritten(&rig, read);
     assert_eq!(rig.unreadable(part(buffer, 16, 16)), root);
-    assert_eq!(data(&rig, { rig.device.read_wait(before, FOREVER).expect("a wait"); before }), [1; 64]);
+    assert_eq!(
+        data(&rig, {
+            rig.device.read_wait(before, FOREVER).expect("a wait");
+            before
+        }),
+        [1; 64]
+    );
     assert_eq!(rig.read(whole(other)).expect("a read"), [1; 64]);
     rig.assert_ordered();
 }

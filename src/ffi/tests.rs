@@ -8,6 +8,7 @@ use std::ptr::{null, null_mut};
 /// Calls every function that answers with a result, with nothing but nulls; `dev` stands wherever a device does.
 fn call_all(dev: tg_device, mut before: impl FnMut(), mut after: impl FnMut(&'static str, tg_result)) -> usize {
     let nothing = tg_slice { buffer: tg_buffer::NULL, offset: 0, size: 0 };
+    let read = tg_read::NULL;
     let (buffer, kernel, scope, report) = (tg_buffer::NULL, tg_kernel::NULL, tg_scope::NULL, tg_report::NULL);
     let mut calls = 0;
     macro_rules! each {
@@ -42,6 +43,12 @@ fn call_all(dev: tg_device, mut before: impl FnMut(), mut after: impl FnMut(&'st
         tg_buffer_read(dev, 0, null_mut(), 0, nothing, 0);
         tg_buffer_copy(dev, 0, nothing, nothing);
         tg_buffer_fill(dev, 0, nothing, 0, 4);
+        tg_read_begin(dev, 0, nothing, null_mut());
+        tg_read_poll(dev, read);
+        tg_read_wait(dev, read, 0);
+        tg_read_data(dev, read, null_mut(), null_mut());
+        tg_read_report(dev, read, null_mut());
+        tg_read_release(dev, read);
         tg_kernel_create(dev, null(), null_mut());
         tg_kernel_rebuild(dev, kernel, null());
         tg_kernel_destroy(dev, kernel);
