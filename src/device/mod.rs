@@ -8,6 +8,7 @@ mod buffers;
 mod kernels;
 mod launch;
 mod questions;
+mod reads;
 mod scopes;
 mod transfer;
 mod types;
@@ -28,6 +29,7 @@ use crate::stream::scheduler::Strategy;
 use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use kernels::Kernel;
 use parking_lot::{Mutex, MutexGuard};
+use reads::Read;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -46,9 +48,10 @@ struct Core<B: Backend> {
     streams: Box<dyn Driver<B>>,
     kernels: HandleTable<Kernel<B>>,
     scopes: HandleTable<ScopeKey>,
+    reads: HandleTable<Read>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
-    /// Blocks of host reads whose time was up: free once their point is complete.
+    /// Blocks of host reads that nobody waits for any more: free once their point is complete.
     late_reads: Vec<(Point, BlockKey)>,
     retired: Vec<Retired<B>>,
     settings: Settings,
@@ -69,6 +72,7 @@ struct Names {
     none: Arc<str>,
     write: Arc<str>,
     read: Arc<str>,
+    read_begin: Arc<str>,
     copy: Arc<str>,
     fill: Arc<str>,
     scope: Arc<str>,
@@ -305,6 +309,7 @@ impl<B: Backend> Device<B> {
             none: "".into(),
             write: "tg_buffer_write".into(),
             read: "tg_buffer_read".into(),
+            read_begin: "tg_read_begin".into(),
             copy: "tg_buffer_copy".into(),
             fill: "tg_buffer_fill".into(),
             scope: "scope".into(),
@@ -323,6 +328,7 @@ impl<B: Backend> Device<B> {
             },
             kernels: HandleTable::new(HandleKind::Kernel, serial),
             scopes: HandleTable::new(HandleKind::Scope, serial),
+            reads: HandleTable::new(HandleKind::Read, serial),
             staging: VecDeque::new(),
             late_reads: Vec::new(),
             retired: Vec::new(),

@@ -4,7 +4,7 @@ use super::waits::Deadline;
 use super::{Core, Device, Handle, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
-use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Use, Work};
+use crate::failure::{Access, BlockKey, Bytes, FailureStore, Point, Use, Work};
 use crate::memory::{Block, Hazards, Mark, MemoryKind, Place, Purpose};
 use crate::stream::backend::Binding;
 use crate::stream::{Backend, Command, Need};
@@ -126,90 +126,6 @@ impl<B: Backend> Device<B> {
                 waited => waited?,
             }
         }
-    }
-
-    /// Reads bytes to the host once everything enqueued before on them is complete. A failed read leaves `dst` as it
-    /// was.
-    pub fn buffer_read(&self, stream: u64, dst: &mut [u8], src: Slice, timeout_ns: u64) -> Result {
-        let deadline = Deadline::after(timeout_ns);
-        let (from, slot, name) = {
-            let mut core = self.lock();
-            let from = core.resolve(src, "src.buffer", "src.size")?;
-            core.sized("dst_size", dst.len(), from)?;
-            core.with_memory(from.block, "src.buffer")?;
-            core.not_held(&[Use { bytes: from, access: Access::Read }], "src")?;
-            (from, core.streams.slot_of(stream), core.names.read.clone())
-        };
-        if dst.is_empty() {
-            return Ok(());
-        }
-        let size = dst.len() as u64;
-        // The bytes go to a block of the read's own: what becomes of the source meanwhile does not matter (R12).
-        let ((private, point), _) = self.enqueue(deadline, |core, backend| {
-            core.memory.buffers.check(src.buffer, "src.buffer")?;
-            let uses = [Use { bytes: from, access: Access::Read }];
-            core.not_held(&uses, "src")?;
-            if let Some(error) = core.fail_lost(&[]) {
-                return Err(error);
-            }
-            core.ensure_written(&[from]).map_err(Error::Unwritten)?;
-            let source = core.place_of(from)?;
-            let private = core.private_block(size);
-            if let Err(fault) = core.place(backend, private, Purpose::StagingDown, size) {
-                core.forget(private);
-                return Err(fault.into());
-            }
-            let to = Bytes { block: private, start: 0, end: size };
-            // The private block may be one that an earlier read let go: a write after its write, like any other.
-            let uses = [uses[0], write_of(to)];
-            let need = core.need(slot, &uses);
-            if !need.flush.is_empty() {
-                core.forget(private);
-                return Ok(Turn::Flush(need.flush));
-            }
-            let work = core.work("tg_buffer_read", &name, stream);
-            let mut enqueued = None;
-            let result = core.copy_scope(&work, to, from, |core| {
-                core.has_room()?;
-                let place = core.place_of(to)?;
-                let mark = core.record_copy(backend, slot, &need, true, (place, 0), (source, from.start), size)?;
-                core.memory.mark(&uses, mark);
-                enqueued = Some(mark.point);
-                Ok(Some(mark.point))
-            });
-            core.settle_discarded(slot);
-            match (result, enqueued) {
-                (Ok(()), Some(point)) => Ok(Turn::Done((private, point))),
-                (Err(error), _) => {
-                    core.forget(private);
-                    Err(error)
-                }
-                (Ok(()), None) => Err(Fault::new(Code::Internal, "a read was not enqueued").into()),
-            }
-        })?;
-        // A refusal of the batch claims the private block, which is the verdict below.
-        let _ = self.flush_slot(slot);
-        if let Err(error) = self.wait_for(point, deadline) {
-            self.with(|core| core.late_reads.push((point, private)));
-            return Err(error);
-        }
-        let verdict = self.with(|core| {
-            let verdict = core.ensure_written(&[Bytes { block: private, start: 0, end: size }]);
-            verdict.map_err(|mut roots| {
-                roots.asked.clear();
-                roots.asked.extend(core.memory.blocks.get(from.block).map(|block| block.claims.name.serial));
-                Error::Unwritten(roots)
-            })?;
-            let place = core.memory.blocks[private].place;
-            Ok(place.map(|place| (core.memory.pages.page(place.page).clone(), place.offset)))
-        });
-        let result = match verdict {
-            Ok(Some((page, offset))) => self.backend.page_read(&page, offset, dst).map_err(Error::from),
-            Ok(None) => Err(Fault::new(Code::Internal, "a read has no memory of its own").into()),
-            Err(error) => Err(error),
-        };
-        self.with(|core| core.forget(private));
-        result
     }
 
     /// Copies bytes on the device; claims move with them (R10).
@@ -342,13 +258,13 @@ pub(super) fn with_memory(block: &Block, field: &'static str) -> Result {
     Ok(())
 }
 
-fn write_of(bytes: Bytes) -> Use {
+pub(super) fn write_of(bytes: Bytes) -> Use {
     Use { bytes, access: Access::Write }
 }
 
 impl<B: Backend> Core<B> {
     /// Sizes given twice must agree.
-    fn sized(&self, field: &'static str, given: usize, bytes: Bytes) -> Result {
+    pub(super) fn sized(&self, field: &'static str, given: usize, bytes: Bytes) -> Result {
         let size = bytes.end - bytes.start;
         if given as u64 != size {
             let why = format_args!("{given} bytes were given for a slice of {size} bytes");
@@ -357,19 +273,13 @@ impl<B: Backend> Core<B> {
         Ok(())
     }
 
-    fn with_memory(&self, block: BlockKey, field: &'static str) -> Result {
+    pub(super) fn with_memory(&self, block: BlockKey, field: &'static str) -> Result {
         self.memory.blocks.get(block).map_or(Ok(()), |block| with_memory(block, field))
     }
 
     /// There is room for more unfinished work, or why not.
-    fn has_room(&mut self) -> std::result::Result<(), Fault> {
+    pub(super) fn has_room(&mut self) -> std::result::Result<(), Fault> {
         self.no_room.take().map_or(Ok(()), Err)
-    }
-
-    fn private_block(&mut self, size: u64) -> BlockKey {
-        let name = Name { noun: "buffer", serial: 0, label: self.names.none.clone() };
-        let claims = self.failures.new_block(name, size, true, None);
-        self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None })
     }
 
     /// Where bytes that are about to be used lie.
@@ -411,7 +321,7 @@ impl<B: Backend> Core<B> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn record_copy(
+    pub(super) fn record_copy(
         &mut self,
         backend: &B,
         slot: u32,
