@@ -159,9 +159,18 @@ unsigned test_rounds(unsigned rounds) {
     return limit < rounds ? limit : rounds;
 }
 
+/* TG_TEST_PROFILE puts the shim between the loader and the real driver. */
+static void choose_driver(void) {
+    if (!getenv("TG_TEST_PROFILE")) return;
+    setenv("VK_DRIVER_FILES", TG_SHIM_DRIVER_FILE, 1);
+    setenv("VK_ICD_FILENAMES", TG_SHIM_DRIVER_FILE, 1); /* what loaders before 1.3.207 read */
+    setenv("TG_SHIM_DRIVER", TG_SHIM_REAL_DRIVER, 0);
+}
+
 /* `test` runs every test, `test NAME` one. */
 int main(int argc, char **argv) {
     size_t ran = 0;
+    choose_driver();
     keep_loaded();
     for (size_t i = 0; i < test_count; i++) {
         if (argc > 1 && strcmp(argv[1], tests[i].name) != 0) continue;
@@ -206,6 +215,12 @@ tg_buffer buffer(tg_device dev, const char *label, uint64_t words) {
     desc.label = text(label);
     REQUIRE_OK(tg_buffer_create(dev, &desc, &made));
     return made;
+}
+
+uint64_t bindable(tg_device dev, uint64_t offset) {
+    tg_device_info info = TG_DEVICE_INFO_INIT;
+    REQUIRE_OK(tg_device_get_info(dev, &info));
+    return (offset + info.binding_alignment - 1) / info.binding_alignment * info.binding_alignment;
 }
 
 tg_kernel kernel(tg_device dev, const char *shader_name) {
