@@ -270,6 +270,14 @@ VKAPI_ATTR VkResult VKAPI_CALL shim_DeviceWaitIdle(VkDevice handle) {
     return device->next.DeviceWaitIdle(handle);
 }
 
+VKAPI_ATTR VkResult VKAPI_CALL shim_SetDebugUtilsObjectNameEXT(VkDevice handle, const VkDebugUtilsObjectNameInfoEXT *info) {
+    BEFORE(SetDebugUtilsObjectNameEXT);
+    struct device *device = device_of(handle);
+    VkDebugUtilsObjectNameInfoEXT named = *info;
+    if (info->objectType == VK_OBJECT_TYPE_QUEUE) named.objectHandle = KEY(device->real_queue);
+    return device->next.SetDebugUtilsObjectNameEXT(handle, &named);
+}
+
 /* ---- semaphores ---- */
 
 VKAPI_ATTR VkResult VKAPI_CALL shim_CreateSemaphore(VkDevice handle, const VkSemaphoreCreateInfo *info,

@@ -375,8 +375,8 @@ static const struct {
 
 /* What would go past the shim: queues are its own objects, and copies it does not see would not be known to the host. */
 static bool is_hidden(const char *name) {
-    static const char *const names[] = {"vkCmdCopyBuffer2", "vkCmdCopyBuffer2KHR", "vkSetDebugUtilsObjectNameEXT",
-                                        "vkSetDebugUtilsObjectTagEXT", "vkMapMemory2KHR", "vkUnmapMemory2KHR"};
+    static const char *const names[] = {"vkCmdCopyBuffer2", "vkCmdCopyBuffer2KHR", "vkSetDebugUtilsObjectTagEXT",
+                                        "vkMapMemory2KHR", "vkUnmapMemory2KHR"};
     if (strncmp(name, "vkQueue", 7) == 0) return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;

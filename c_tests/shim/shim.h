@@ -34,7 +34,7 @@
     X(CreateComputePipelines) X(DestroyPipeline) X(CreatePipelineLayout) X(DestroyPipelineLayout)                  \
     X(CreateDescriptorSetLayout) X(DestroyDescriptorSetLayout) X(CreateDescriptorPool) X(DestroyDescriptorPool)    \
     X(ResetDescriptorPool) X(AllocateDescriptorSets) X(CreateCommandPool) X(DestroyCommandPool)                    \
-    X(ResetCommandPool) X(AllocateCommandBuffers) X(FreeCommandBuffers)
+    X(ResetCommandPool) X(AllocateCommandBuffers) X(FreeCommandBuffers) X(SetDebugUtilsObjectNameEXT)
 
 /* These take a command buffer or a queue first. */
 #define COMMAND_ENTRIES(X) X(BeginCommandBuffer) X(EndCommandBuffer) X(CmdCopyBuffer) X(CmdFillBuffer) X(CmdUpdateBuffer)

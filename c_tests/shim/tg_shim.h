@@ -3,7 +3,8 @@
  *
  * It is a driver of its own for the loader, so that the validation layer lies above it and holds the library to the limits,
  * features, memory types and queues that the profile shows. TG_SHIM_DRIVER names the real driver's library. The same
- * functions can be had without the loader's driver list, from tg_shim_get_instance_proc_addr: then the layer lies below.
+ * functions can be had over the loader, from tg_shim_get_instance_proc_addr: then the layer lies below, and sees the real
+ * device and only the calls that reach it.
  *
  * TG_TEST_PROFILE names what is presented, several joined by commas:
  *
@@ -45,7 +46,8 @@ TG_SHIM_API void tg_shim_limit_allocations(unsigned count);
 /* The most allocations that were alive at once, on any device. */
 TG_SHIM_API unsigned tg_shim_peak_allocations(void);
 
-/* vkGetInstanceProcAddr of the shim over the platform's loader, for a process whose driver list does not name the shim. */
+/* vkGetInstanceProcAddr of the shim over the platform's loader, for a process whose driver list does not name the shim.
+ * Calls that fail on request belong here: the layer takes a submit that the driver refused for one that is pending. */
 typedef void (*tg_shim_proc)(void);
 TG_SHIM_API tg_shim_proc tg_shim_get_instance_proc_addr(void *instance, const char *name);
 

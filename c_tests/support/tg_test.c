@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <tg_shim.h>
 
 #ifndef TG_SHADERS
 #error "TG_SHADERS names the folder of the compiled shaders"
@@ -100,10 +101,17 @@ static void on_log(void *user_data, const tg_log_event *event) {
 
 void test_allow_validation(void) { validation_allowed = true; }
 
+/* TG_TEST_SHIM=above puts the shim between the library and the loader, above the validation layer. */
+static bool shim_is_above(void) {
+    const char *place = getenv("TG_TEST_SHIM");
+    return place && strcmp(place, "above") == 0;
+}
+
 tg_device_desc test_device_desc(void) {
     tg_device_desc desc = TG_DEVICE_DESC_INIT;
     desc.flags = TG_DEVICE_VALIDATION;
     desc.log = on_log;
+    if (shim_is_above()) desc.get_instance_proc_addr = (tg_proc)tg_shim_get_instance_proc_addr;
     return desc;
 }
 
@@ -124,6 +132,11 @@ tg_device test_device(void) {
         has_first_device = true;
     }
     return devices[0];
+}
+
+const char *test_device_name(void) {
+    const char *name = getenv("TG_TEST_DEVICE");
+    return name ? name : "llvmpipe";
 }
 
 void test_device_gone(tg_device device) {
@@ -159,9 +172,9 @@ unsigned test_rounds(unsigned rounds) {
     return limit < rounds ? limit : rounds;
 }
 
-/* TG_TEST_PROFILE puts the shim between the loader and the real driver. */
+/* TG_TEST_PROFILE puts the shim between the loader and the real driver, unless it is above already. */
 static void choose_driver(void) {
-    if (!getenv("TG_TEST_PROFILE")) return;
+    if (!getenv("TG_TEST_PROFILE") || shim_is_above()) return;
     setenv("VK_DRIVER_FILES", TG_SHIM_DRIVER_FILE, 1);
     setenv("VK_ICD_FILENAMES", TG_SHIM_DRIVER_FILE, 1); /* what loaders before 1.3.207 read */
     setenv("TG_SHIM_DRIVER", TG_SHIM_REAL_DRIVER, 0);

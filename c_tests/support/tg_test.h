@@ -85,6 +85,8 @@ const char *test_last_report_text(void);
 tg_device test_device(void); /* the same one each time it is asked for in a test */
 tg_device_desc test_device_desc(void);
 tg_device test_device_with(const tg_device_desc *desc);
+/* A part of the name of the device that the tests are meant to run on. */
+const char *test_device_name(void);
 /* The test destroyed it itself. */
 void test_device_gone(tg_device device);
 
