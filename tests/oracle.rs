@@ -912,7 +912,9 @@ impl World {
         let expected = self.model.roots([span]);
         let own = seen.refused.iter().any(|(recording, _)| Some(*recording) == seen.recording);
         match answer {
-            Err(Error::Timeout) if hurried && (expected.is_empty() || self.capped) => Ok(()),
+            Err(Error::Timeout) if hurried && (expected.is_empty() || self.capped || !seen.refused.is_empty()) => {
+                Ok(())
+            }
             Ok(()) if expected.is_empty() && !own => {
                 for (at, (byte, value)) in out.iter().zip(self.model.values(span)).enumerate() {
                     if value.is_some_and(|value| value != *byte) {

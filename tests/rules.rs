@@ -1200,6 +1200,20 @@ fn r15_unfinished_work_is_capped() {
     rig.assert_ordered();
 }
 
+#[test]
+fn r15_room_is_made_by_whatever_stream_has_work_unfinished() {
+    for unfinished in 0..3 {
+        let rig = Rig::new(Options::new(4, 2).pace(Pace::Lazy), Settings { max_pending: 8, ..settings() });
+        let kernel = rig.kernel(&nine());
+        let buffers = [rig.buffer(64), rig.buffer(64), rig.buffer(64)];
+        let launch = |stream: u64| rig.launch_on(stream, kernel, &[silent(whole(buffers[stream as usize]))], &[]);
+        (0..3).for_each(|stream| launch(stream).expect("a launch"));
+        rig.device.wait(FOREVER).expect("a wait");
+        (0..40).for_each(|_| launch(unfinished).expect("a launch"));
+        rig.assert_ordered();
+    }
+}
+
 // R16
 
 /// Keeps the lines, and calls back into the device as a callback of the caller's might.

@@ -7,7 +7,7 @@
 
 use super::transfer::write_of;
 use super::waits::Deadline;
-use super::{Core, Device, Handle, Slice, Turn};
+use super::{Core, Device, Handle, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Report, Reporting, Use};
@@ -50,7 +50,7 @@ struct Asked<'a> {
 /// A copy under way, or the claims it came to before anything ran; and why, if that is a failure of its own.
 enum Begun {
     Copying(BlockKey, Point),
-    Unwritten(BlockKey, Option<Error>),
+    Unwritten(BlockKey, Option<Box<Error>>),
 }
 
 impl<B: Backend> Device<B> {
@@ -67,7 +67,7 @@ impl<B: Backend> Device<B> {
             Begun::Copying(private, point) => (private, point),
             Begun::Unwritten(verdict, failed) => {
                 return self.with(|core| {
-                    let error = failed.unwrap_or_else(|| Error::Unwritten(core.roots_for(verdict, asked.source)));
+                    let error = failed.map_or_else(|| Error::Unwritten(core.roots_for(verdict, asked.source)), |failed| *failed);
                     core.forget(verdict);
                     Err(error)
                 });
@@ -109,7 +109,7 @@ impl<B: Backend> Device<B> {
         } else {
             match self.begin(&asked, Deadline::after(0), reserved)? {
                 Begun::Copying(private, point) => (State::Copying { private, point, room }, None),
-                Begun::Unwritten(verdict, failed) => (State::Unwritten(verdict), failed),
+                Begun::Unwritten(verdict, failed) => (State::Unwritten(verdict), failed.map(|failed| *failed)),
             }
         };
         let read = Read { state, size, source: asked.source, fetching: Arc::default() };
@@ -142,7 +142,7 @@ impl<B: Backend> Device<B> {
     fn begin(&self, asked: &Asked<'_>, deadline: Deadline, room: std::result::Result<(), Fault>) -> Result<Begun> {
         let &Asked { operation, name, stream, slot, src, from, .. } = asked;
         let size = from.end - from.start;
-        let begun = self.enqueue_until(deadline, |core, backend| {
+        let (begun, _) = self.enqueue(deadline, |core, backend| {
             core.memory.buffers.check(src.buffer, "src.buffer")?;
             core.not_held(&[read_of(from)], "src")?;
             let work = core.work(operation, name, stream);
@@ -155,7 +155,7 @@ impl<B: Backend> Device<B> {
                 if !lost {
                     core.copied(&work, None, to, from);
                 }
-                return Ok(Turn::Done(Begun::Unwritten(verdict, failed)));
+                return Ok(Turn::Done(Begun::Unwritten(verdict, failed.map(Box::new))));
             }
             let private = core.private_block(size, true);
             let to = Bytes { block: private, start: 0, end: size };
@@ -169,17 +169,18 @@ impl<B: Backend> Device<B> {
             }
             let mut enqueued = None;
             let result = core.copy_scope(&work, to, from, |core| {
+                core.has_room()?;
                 placed?;
                 let (place, source) = (core.place_of(to)?, core.place_of(from)?);
                 let mark = core.record_copy(backend, slot, &need, true, (place, 0), (source, from.start), size)?;
-                core.mark(&uses, mark);
+                core.memory.mark(&uses, mark);
                 enqueued = Some(mark.point);
                 Ok(enqueued)
             });
             core.settle_discarded(slot);
             Ok(Turn::Done(match (result, enqueued) {
                 (Ok(()), Some(point)) => Begun::Copying(private, point),
-                (result, _) => Begun::Unwritten(core.settled(private), result.err()),
+                (result, _) => Begun::Unwritten(core.settled(private), result.err().map(Box::new)),
             }))
         })?;
         if let Begun::Copying(..) = begun {

@@ -1,11 +1,11 @@
 //! Moving bytes: host to device, device to host, device to device, and fills.
 
 use super::waits::Deadline;
-use super::{Core, Device, Handle, Slice, Turn};
+use super::{Core, Device, Handle, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{Access, BlockKey, Bytes, FailureStore, Point, Use, Work};
-use crate::memory::{Hazards, Mark, MemoryKind, Place, Purpose};
+use crate::memory::{Block, Hazards, Mark, MemoryKind, Place, Purpose};
 use crate::stream::backend::Binding;
 use crate::stream::{Backend, Command, Need};
 use smallvec::SmallVec;
@@ -53,7 +53,7 @@ impl<B: Backend> Device<B> {
         let staged = self.stage(slot, to, piece, no_wait)?;
         let mut enqueued = false;
         let size = piece.len() as u64;
-        let result = self.enqueue_on(slot, |core, backend| {
+        let result = self.enqueue_and_flush(|core, backend| {
             core.memory.buffers.check(dst, "dst.buffer")?;
             let uses = [write_of(to)];
             core.not_held(&uses, "dst")?;
@@ -121,7 +121,10 @@ impl<B: Backend> Device<B> {
             };
             // The batch may still be open; and a refusal frees its staging as well.
             let _ = self.flush_slot(slot);
-            self.wait_for(oldest, Deadline::after(super::FOREVER))?;
+            match self.wait_for(oldest, Deadline::after(super::FOREVER)) {
+                Err(Error::Failed(fault, _)) => return Ok(Err(*fault)),
+                waited => waited?,
+            }
         }
     }
 
@@ -149,7 +152,7 @@ impl<B: Backend> Device<B> {
             return Ok(());
         }
         let uses = [write_of(to), Use { bytes: from, access: Access::Read }];
-        self.enqueue_on(slot, |core, backend| {
+        self.enqueue_and_flush(|core, backend| {
             core.memory.buffers.check(dst.buffer, "dst.buffer")?;
             core.memory.buffers.check(src.buffer, "src.buffer")?;
             core.not_held(&uses, "dst")?;
@@ -162,12 +165,13 @@ impl<B: Backend> Device<B> {
             }
             let work = core.work("tg_buffer_copy", &name, stream);
             let result = core.copy_scope(&work, to, from, |core| {
+                core.has_room()?;
                 let size = to.end - to.start;
                 let (source, place) = (core.place_of(from)?, core.place_of(to)?);
                 let for_host = core.for_host(to.block);
                 let (place, source) = ((place, to.start), (source, from.start));
                 let mark = core.record_copy(backend, slot, &need, for_host, place, source, size)?;
-                core.mark(&uses, mark);
+                core.memory.mark(&uses, mark);
                 Ok(Some(mark.point))
             });
             core.settle_discarded(slot);
@@ -205,7 +209,7 @@ impl<B: Backend> Device<B> {
         let word = u32::from_le_bytes(std::array::from_fn(|i| byte_at(middle.0 + i as u64)));
         let mut enqueued = false;
         let staged = if ends.is_empty() { None } else { Some(self.stage(slot, to, &ends, false)?) };
-        let result = self.enqueue_on(slot, |core, backend| {
+        let result = self.enqueue_and_flush(|core, backend| {
             core.memory.buffers.check(dst.buffer, "dst.buffer")?;
             let uses = [write_of(to)];
             core.not_held(&uses, "dst")?;
@@ -246,6 +250,14 @@ impl<B: Backend> Device<B> {
     }
 }
 
+/// A token has no memory of ours to move bytes to or from.
+pub(super) fn with_memory(block: &Block, field: &'static str) -> Result {
+    if block.place.is_none() && block.claims.is_allocated() {
+        return Err(Error::misuse(Code::InvalidArgument, field, format_args!("a token has no memory of ours")));
+    }
+    Ok(())
+}
+
 pub(super) fn write_of(bytes: Bytes) -> Use {
     Use { bytes, access: Access::Write }
 }
@@ -261,14 +273,13 @@ impl<B: Backend> Core<B> {
         Ok(())
     }
 
-    /// A token has no memory of ours to move bytes to or from.
     pub(super) fn with_memory(&self, block: BlockKey, field: &'static str) -> Result {
-        let token =
-            self.memory.blocks.get(block).is_some_and(|block| block.place.is_none() && block.claims.is_allocated());
-        if token {
-            return Err(Error::misuse(Code::InvalidArgument, field, format_args!("a token has no memory of ours")));
-        }
-        Ok(())
+        self.memory.blocks.get(block).map_or(Ok(()), |block| with_memory(block, field))
+    }
+
+    /// There is room for more unfinished work, or why not.
+    pub(super) fn has_room(&mut self) -> std::result::Result<(), Fault> {
+        self.no_room.take().map_or(Ok(()), Err)
     }
 
     /// Where bytes that are about to be used lie.
@@ -300,8 +311,9 @@ impl<B: Backend> Core<B> {
         }
         self.enter_or_skip(work, uses).map_err(Error::Skipped)?;
         let result = self.write_scope(work, uses, |core| {
+            core.has_room()?;
             let mark = record(core, &need)?;
-            core.mark(uses, mark);
+            core.memory.mark(uses, mark);
             Ok(Some(mark.point))
         });
         self.settle_discarded(slot);

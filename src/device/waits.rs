@@ -146,18 +146,28 @@ impl<B: Backend> Device<B> {
     }
 
     /// Waits until any batch in flight is over: there is room for more work then. `NotReady` if none is running.
-    pub(super) fn wait_for_some(&self, time: Duration) -> Result {
+    pub(super) fn wait_for_some(&self, deadline: Deadline) -> Result {
         let running = {
             let core = self.lock();
-            let last = |slot: &u32| core.streams.last(*slot).map(|point| core.streams.progress(point));
-            core.streams.slots().iter().filter_map(last).find_map(|progress| match progress {
-                Progress::Running(point) => Some(Ok(point)),
-                Progress::Over => Some(Err(())),
-                Progress::Waiting => None,
-            })
+            let mut over = Some(Err(()));
+            let mut running = None;
+            for point in core.streams.slots().iter().filter_map(|slot| core.streams.last(*slot)) {
+                match core.streams.progress(point) {
+                    Progress::Running(point) => running = running.or(Some(Ok(point))),
+                    Progress::Waiting => over = None,
+                    Progress::Over => {}
+                }
+            }
+            running.or(over)
         };
         match running {
-            Some(Ok(point)) => self.wait_once(point, time).map(drop),
+            Some(Ok(point)) => {
+                let left = deadline.left();
+                if !self.wait_once(point, left.min(STEP))? && left.is_zero() {
+                    return Err(Error::Timeout);
+                }
+                Ok(())
+            }
             Some(Err(())) => Ok(()),
             None => Err(Error::NotReady),
         }

@@ -314,7 +314,10 @@ pub trait FailureStore {
 
     /// Whether an open scope holds any of the bytes against the use.
     fn held(&self, uses: &[Use]) -> bool {
-        let (blocks, _) = self.parts();
+        let (blocks, failures) = self.parts();
+        if failures.scopes.is_empty() {
+            return false;
+        }
         uses.iter().filter(|u| u.access != Access::None).any(|u| {
             blocks.claims(u.bytes.block).is_some_and(|claims| {
                 claims.is_held() && claims.held_against(u.bytes.start, u.bytes.end, u.access.writes())
@@ -377,7 +380,10 @@ pub trait FailureStore {
     /// Decides, once, whether the work runs. If bytes it needs are claimed, or there are none, or its kernel is broken,
     /// it is skipped here and now: its whole write set takes over the roots found (R5, R8), which are the answer.
     fn enter_or_skip(&mut self, work: &Work<'_>, uses: &[Use]) -> Result<(), Roots> {
-        let (blocks, _) = self.parts();
+        let (blocks, failures) = self.parts();
+        if failures.roots.is_empty() {
+            return Ok(());
+        }
         let stopped = work.broken.is_some()
             || uses.iter().any(|u| {
                 blocks.claims(u.bytes.block).is_some_and(|claims| {
@@ -473,9 +479,12 @@ pub trait FailureStore {
     {
         let point = guarded(self, work, uses, body)?;
         let (blocks, failures) = self.split();
-        for u in uses.iter().filter(|u| u.access.releases()) {
-            if let Some(claims) = blocks.claims_mut(u.bytes.block) {
-                claims.release(u.bytes.start, u.bytes.end, &mut failures.roots);
+        // Without a root there is no claim to release, and no byte to look at.
+        if !failures.roots.is_empty() {
+            for u in uses.iter().filter(|u| u.access.releases()) {
+                if let Some(claims) = blocks.claims_mut(u.bytes.block) {
+                    claims.release(u.bytes.start, u.bytes.end, &mut failures.roots);
+                }
             }
         }
         failures.ledger.push(Kind::Ran, point, work.name, uses);

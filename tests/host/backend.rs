@@ -144,6 +144,8 @@ struct State {
     touched: Vec<u64>,
     refusals: Vec<Refusal>,
     stuck: u64,
+    /// How often completion was asked for since anything happened.
+    polls: u64,
     fired: u64,
     max_groups: [u32; 3],
 }
@@ -292,6 +294,7 @@ impl State {
         }
         let (q, i) = ready[self.rng.below(count as u64) as usize];
         if let Queued::Command(command) = std::mem::replace(&mut self.queues[q][i], Queued::Done) {
+            self.polls = 0;
             self.execute(&command);
         }
         self.retire();
@@ -424,6 +427,7 @@ impl HostBackend {
             touched: Vec::new(),
             refusals: Vec::new(),
             stuck: 0,
+            polls: 0,
             fired: 0,
             max_groups: limits.max_groups,
         };
@@ -784,6 +788,8 @@ impl Backend for HostBackend {
     fn completed(&self, slot: u32) -> Result<u64, Fault> {
         self.enter("completed", Call::Completed)?;
         let mut state = self.state.lock();
+        state.polls += 1;
+        assert!(state.polls < 300_000, "the driver asks and asks, and nothing happens");
         state.run_some();
         state.retire();
         let batch = state.reached.get(&slot).copied().unwrap_or(0);
