@@ -66,6 +66,7 @@ const SECTIONS: &[Section] = &[
     Section { file: "kernel", title: "Kernel", macros: "" },
     Section { file: "launch", title: "Launch", macros: "" },
     Section { file: "stream", title: "Stream", macros: "" },
+    Section { file: "event", title: "Event", macros: "" },
     Section { file: "failures", title: "Failures", macros: "" },
     Section { file: "scope", title: "Write scope", macros: "" },
     Section { file: "report", title: "Report", macros: "" },

@@ -7,8 +7,8 @@
 
 enum { WORDS = 64, BYTES = WORDS * 4 };
 
-enum kind { DEVICE, BUFFER, READ, KERNEL, SCOPE, KINDS };
-static const char *const kind_names[] = {"device", "buffer", "read", "kernel", "scope"};
+enum kind { DEVICE, BUFFER, READ, KERNEL, EVENT, SCOPE, KINDS };
+static const char *const kind_names[] = {"device", "buffer", "read", "kernel", "event", "scope"};
 
 /* Two devices with the same on each; the foreign handles are of the second, the stale ones destroyed. */
 struct world {
@@ -16,6 +16,7 @@ struct world {
     tg_buffer data, spare; /* data: 1, 2, 3, ... and its first 16 bytes claimed by `root`; spare: written, clean */
     tg_kernel scaling;
     tg_read read;          /* of no bytes */
+    tg_event event;        /* of no work */
     tg_scope scope;        /* over a token of its own */
     uint64_t root;
     uint64_t right[KINDS], stale[KINDS], foreign[KINDS];
@@ -47,6 +48,10 @@ static tg_kernel kernel_of(uint64_t id) {
 }
 static tg_read read_of(uint64_t id) {
     const tg_read handle = {id};
+    return handle;
+}
+static tg_event event_of(uint64_t id) {
+    const tg_event handle = {id};
     return handle;
 }
 static tg_scope scope_of(uint64_t id) {
@@ -106,6 +111,12 @@ ON_DEVICE(kernel_get_info, tg_kernel_info info = TG_KERNEL_INFO_INIT; return tg_
 ON_DEVICE(launch, return scale(dev, 0, w->scaling, whole(w->spare), whole(w->data), WORDS, 2);)
 ON_DEVICE(stream_flush, return tg_stream_flush(dev, 0);)
 ON_DEVICE(stream_wait, return tg_stream_wait(dev, 0, 0);)
+ON_DEVICE(event_record, tg_event event = {0}; const tg_result result = tg_event_record(dev, 0, &event);
+          CHECK_EQ_INT(event.id, 0); return result;)
+ON_DEVICE(event_wait, return tg_event_wait(dev, w->event, 0);)
+ON_DEVICE(event_status, return tg_event_status(dev, w->event);)
+ON_DEVICE(stream_wait_event, return tg_stream_wait_event(dev, 0, w->event);)
+ON_DEVICE(event_destroy, return tg_event_destroy(dev, w->event);)
 ON_DEVICE(check_written, const tg_slice slice = whole(w->spare); return tg_check_written(dev, &slice, 1, 0);)
 ON_DEVICE(first_failure, const tg_slice slice = whole(w->spare); uint64_t root; return tg_first_failure(dev, &slice, 1, &root);)
 ON_DEVICE(taint, const tg_slice slice = whole(w->spare); const tg_error_desc error = error_desc();
@@ -146,6 +157,17 @@ ON_HANDLE(kernel_rebuild, tg_kernel_desc desc = TG_KERNEL_DESC_INIT; desc.code =
 ON_HANDLE(kernel_destroy, return tg_kernel_destroy(dev, kernel_of(id));)
 ON_HANDLE(kernel_get_info, tg_kernel_info info = TG_KERNEL_INFO_INIT; return tg_kernel_get_info(dev, kernel_of(id), &info);)
 ON_HANDLE(launch_kernel, return scale(dev, 0, kernel_of(id), whole(w->spare), part(w->data, 0, 64), 16, 2);)
+static tg_result event_record(struct world *w, uint64_t id) {
+    tg_event event = {id};
+    const tg_result result = tg_event_record(w->dev, 0, &event);
+    if (id) CHECK_EQ_INT(event.id, id);
+    else REQUIRE_OK(tg_event_destroy(w->dev, event));
+    return result;
+}
+ON_HANDLE(event_wait, return tg_event_wait(dev, event_of(id), TEST_LONG);)
+ON_HANDLE(event_status, return tg_event_status(dev, event_of(id));)
+ON_HANDLE(stream_wait_event, return tg_stream_wait_event(dev, 0, event_of(id));)
+ON_HANDLE(event_destroy, return tg_event_destroy(dev, event_of(id));)
 ON_HANDLE(scope_end, return tg_scope_end(dev, scope_of(id));)
 ON_HANDLE(scope_fail, const tg_error_desc error = error_desc(); return tg_scope_fail(dev, scope_of(id), &error);)
 
@@ -239,6 +261,11 @@ static const struct call calls[] = {
     BY_DEVICE(launch),
     BY_DEVICE(stream_flush),
     BY_DEVICE(stream_wait),
+    BY_DEVICE(event_record),
+    BY_DEVICE(event_wait),
+    BY_DEVICE(event_status),
+    BY_DEVICE(stream_wait_event),
+    BY_DEVICE(event_destroy),
     BY_DEVICE(check_written),
     BY_DEVICE(first_failure),
     BY_DEVICE(taint),
@@ -262,6 +289,11 @@ static const struct call calls[] = {
     BY_HANDLE("tg_kernel_destroy", KERNEL, true, kernel_destroy),
     BY_HANDLE("tg_kernel_get_info", KERNEL, false, kernel_get_info),
     BY_HANDLE("tg_launch (kernel)", KERNEL, false, launch_kernel),
+    BY_HANDLE("tg_event_record", EVENT, true, event_record),
+    BY_HANDLE("tg_event_wait", EVENT, false, event_wait),
+    BY_HANDLE("tg_event_status", EVENT, false, event_status),
+    BY_HANDLE("tg_stream_wait_event", EVENT, false, stream_wait_event),
+    BY_HANDLE("tg_event_destroy", EVENT, true, event_destroy),
     BY_HANDLE("tg_scope_end", SCOPE, true, scope_end),
     BY_HANDLE("tg_scope_fail", SCOPE, true, scope_fail),
     BY_SLICE("tg_buffer_write", buffer_write),
@@ -285,12 +317,14 @@ static const struct call calls[] = {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-static void populate(tg_device dev, uint64_t *handles, tg_buffer *data, tg_read *read, tg_kernel *scaling,
-                     tg_scope *scope) {
+static void populate(tg_device dev, uint64_t *handles, tg_buffer *data, tg_read *read, tg_event *event,
+                     tg_kernel *scaling, tg_scope *scope) {
     tg_buffer_desc token_desc = TG_BUFFER_DESC_INIT;
     tg_buffer token = {0};
     *data = buffer(dev, "data", WORDS);
     REQUIRE_OK(tg_read_begin(dev, 0, part(*data, 0, 0), read));
+    event->id = 0;
+    REQUIRE_OK(tg_event_record(dev, 0, event));
     *scaling = kernel(dev, "scale");
     token_desc.size = 1;
     token_desc.memory = TG_MEMORY_TOKEN;
@@ -303,6 +337,7 @@ static void populate(tg_device dev, uint64_t *handles, tg_buffer *data, tg_read 
     handles[DEVICE] = dev.id;
     handles[BUFFER] = data->id;
     handles[READ] = read->id;
+    handles[EVENT] = event->id;
     handles[KERNEL] = scaling->id;
     handles[SCOPE] = scope->id;
 }
@@ -311,6 +346,7 @@ static struct world setup(void) {
     struct world w;
     tg_buffer data;
     tg_read read;
+    tg_event event;
     tg_kernel scaling;
     tg_scope scope;
     tg_device gone = {0};
@@ -320,17 +356,18 @@ static struct world setup(void) {
     w.other = test_device_with(&desc);
     w.code = shader("scale", &w.code_size);
 
-    populate(w.dev, w.stale, &data, &read, &scaling, &scope);
+    populate(w.dev, w.stale, &data, &read, &event, &scaling, &scope);
     REQUIRE_OK(tg_scope_end(w.dev, scope));
     REQUIRE_OK(tg_kernel_destroy(w.dev, scaling));
     REQUIRE_OK(tg_read_release(w.dev, read));
+    REQUIRE_OK(tg_event_destroy(w.dev, event));
     REQUIRE_OK(tg_buffer_destroy(w.dev, data));
     REQUIRE_OK(tg_device_create(&desc, &gone));
     REQUIRE_OK(tg_device_destroy(gone, TEST_LONG));
     w.stale[DEVICE] = gone.id;
 
-    populate(w.other, w.foreign, &data, &read, &scaling, &scope);
-    populate(w.dev, w.right, &w.data, &w.read, &w.scaling, &w.scope);
+    populate(w.other, w.foreign, &data, &read, &event, &scaling, &scope);
+    populate(w.dev, w.right, &w.data, &w.read, &w.event, &w.scaling, &w.scope);
     w.spare = buffer(w.dev, "spare", WORDS);
     write_words(w.dev, 0, whole(w.data), WORDS, 1, 1);
     write_words(w.dev, 0, whole(w.spare), WORDS, 1000, 1);
@@ -361,6 +398,7 @@ static void check_bytes(struct world *w) {
     CHECK_RESULT(tg_buffer_destroy(w->dev, w->data), TG_OK);
     CHECK_RESULT(tg_kernel_destroy(w->dev, w->scaling), TG_OK);
     CHECK_RESULT(tg_read_release(w->dev, w->read), TG_OK);
+    CHECK_RESULT(tg_event_destroy(w->dev, w->event), TG_OK);
     free(w->code);
 }
 

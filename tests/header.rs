@@ -212,6 +212,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         tg_device { id }
         tg_buffer { id }
         tg_kernel { id }
+        tg_event { id }
         tg_read { id }
         tg_scope { id }
         tg_report { id }

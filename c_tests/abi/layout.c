@@ -12,6 +12,8 @@ _Static_assert(sizeof(tg_buffer) == 8, "tg_buffer");
 _Static_assert(offsetof(tg_buffer, id) == 0, "tg_buffer.id");
 _Static_assert(sizeof(tg_kernel) == 8, "tg_kernel");
 _Static_assert(offsetof(tg_kernel, id) == 0, "tg_kernel.id");
+_Static_assert(sizeof(tg_event) == 8, "tg_event");
+_Static_assert(offsetof(tg_event, id) == 0, "tg_event.id");
 _Static_assert(sizeof(tg_read) == 8, "tg_read");
 _Static_assert(offsetof(tg_read, id) == 0, "tg_read.id");
 _Static_assert(sizeof(tg_scope) == 8, "tg_scope");

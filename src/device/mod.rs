@@ -5,6 +5,7 @@
 //! decided in `failure/`, which work comes first in `stream/`; here they meet.
 
 mod buffers;
+mod events;
 mod kernels;
 mod launch;
 mod questions;
@@ -27,6 +28,7 @@ use crate::memory::{HandleKind, HandleTable, Memory, Place, pages::PageLimits};
 use crate::stream::driver::Submission;
 use crate::stream::scheduler::Strategy;
 use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
+use events::Event;
 use kernels::Kernel;
 use parking_lot::{Mutex, MutexGuard};
 use reads::Read;
@@ -49,6 +51,7 @@ struct Core<B: Backend> {
     kernels: HandleTable<Kernel<B>>,
     scopes: HandleTable<ScopeKey>,
     reads: HandleTable<Read>,
+    events: HandleTable<Event>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
     /// Blocks of host reads that nobody waits for any more: free once their point is complete.
@@ -329,6 +332,7 @@ impl<B: Backend> Device<B> {
             kernels: HandleTable::new(HandleKind::Kernel, serial),
             scopes: HandleTable::new(HandleKind::Scope, serial),
             reads: HandleTable::new(HandleKind::Read, serial),
+            events: HandleTable::new(HandleKind::Event, serial),
             staging: VecDeque::new(),
             late_reads: Vec::new(),
             retired: Vec::new(),

@@ -67,7 +67,8 @@ impl<B: Backend> Device<B> {
             Begun::Copying(private, point) => (private, point),
             Begun::Unwritten(verdict, failed) => {
                 return self.with(|core| {
-                    let error = failed.map_or_else(|| Error::Unwritten(core.roots_for(verdict, asked.source)), |failed| *failed);
+                    let error = failed
+                        .map_or_else(|| Error::Unwritten(core.roots_for(verdict, asked.source)), |failed| *failed);
                     core.forget(verdict);
                     Err(error)
                 });

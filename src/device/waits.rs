@@ -188,6 +188,7 @@ impl<B: Backend> Device<B> {
             .chain(core.kernels.iter().map(|(_, kernel)| format!("kernel \"{}\"", kernel.name.label)))
             .chain(core.scopes.iter().map(|_| "an open scope".to_owned()))
             .chain(core.reads.iter().map(|_| "a read".to_owned()))
+            .chain(core.events.iter().map(|_| "an event".to_owned()))
             .collect();
         core.destroy_all(&self.backend);
         self.unlock_and_log(core);
@@ -214,6 +215,7 @@ impl<B: Backend> Core<B> {
         }
         let _ = self.refresh(backend);
         self.forget_reads();
+        self.forget_events();
         let buffers: Vec<_> = self.memory.buffers.iter().map(|(handle, buffer)| (handle, buffer.block)).collect();
         for (handle, block) in buffers {
             self.memory.buffers.remove(handle);

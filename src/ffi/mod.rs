@@ -11,6 +11,7 @@ mod boundary;
 mod buffer;
 mod device;
 mod devices;
+mod event;
 mod failures;
 mod handles;
 mod kernel;
@@ -33,6 +34,7 @@ mod tests;
 
 pub use buffer::*;
 pub use device::*;
+pub use event::*;
 pub use failures::*;
 pub use kernel::*;
 pub use launch::*;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::failure::Access;
 use smallvec::SmallVec;
 
-handles! { tg_device; tg_buffer; tg_kernel; tg_read; tg_scope; tg_report; }
+handles! { tg_device; tg_buffer; tg_kernel; tg_event; tg_read; tg_scope; tg_report; }
 
 /// A device: one Vulkan device, its streams, its memory and its failures.
 #[repr(C)]
@@ -32,6 +32,15 @@ pub struct tg_buffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types)]
 pub struct tg_kernel {
+    /// The handle as a number; 0 is the null handle.
+    pub id: u64,
+}
+
+/// An event: how far a stream was when it was recorded. Belongs to one device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(non_camel_case_types)]
+pub struct tg_event {
     /// The handle as a number; 0 is the null handle.
     pub id: u64,
 }

@@ -8,7 +8,7 @@ use std::ptr::{null, null_mut};
 /// Calls every function that answers with a result, with nothing but nulls; `dev` stands wherever a device does.
 fn call_all(dev: tg_device, mut before: impl FnMut(), mut after: impl FnMut(&'static str, tg_result)) -> usize {
     let nothing = tg_slice { buffer: tg_buffer::NULL, offset: 0, size: 0 };
-    let read = tg_read::NULL;
+    let (read, event) = (tg_read::NULL, tg_event::NULL);
     let (buffer, kernel, scope, report) = (tg_buffer::NULL, tg_kernel::NULL, tg_scope::NULL, tg_report::NULL);
     let mut calls = 0;
     macro_rules! each {
@@ -56,6 +56,11 @@ fn call_all(dev: tg_device, mut before: impl FnMut(), mut after: impl FnMut(&'st
         tg_launch(dev, null());
         tg_stream_flush(dev, 0);
         tg_stream_wait(dev, 0, 0);
+        tg_event_record(dev, 0, null_mut());
+        tg_event_wait(dev, event, 0);
+        tg_event_status(dev, event);
+        tg_stream_wait_event(dev, 0, event);
+        tg_event_destroy(dev, event);
         tg_check_written(dev, null(), 0, 0);
         tg_first_failure(dev, null(), 0, null_mut());
         tg_taint(dev, null(), 0, null());

@@ -66,6 +66,43 @@ impl Need {
     }
 }
 
+/// What the caller told a slot to come after: every batch does, until one that did was accepted. A batch that is refused
+/// has ordered nothing, and its successors may be recorded by then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// The first batch that came after it, and the last so far; 0: none.
+    first: u64,
+    last: u64,
+}
+
+impl Told {
+    /// Whether work in the batch that is open has yet to come after it.
+    pub(super) fn is_due(self, open: u64) -> bool {
+        self.last < open
+    }
+
+    /// Work in the open batch comes after it now.
+    pub(super) fn carried(&mut self, open: u64) {
+        self.last = open;
+        if self.first == 0 {
+            self.first = open;
+        }
+    }
+
+    /// Whether an accepted batch came after it.
+    pub(super) fn is_done(self, accepted: u64) -> bool {
+        self.first != 0 && self.first <= accepted
+    }
+}
+
+/// Adds a point to come after; of one slot the latest says it all.
+pub(super) fn add_point(points: &mut SmallVec<[Point; 2]>, point: Point) {
+    match points.iter_mut().find(|known| known.slot == point.slot) {
+        Some(known) => known.batch = known.batch.max(point.batch),
+        None => points.push(point),
+    }
+}
+
 /// A closed recording on its way to a queue.
 pub struct Submission<R> {
     /// What it holds: a batch of one slot, or of several.

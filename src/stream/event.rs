@@ -7,7 +7,7 @@
 //! that is held back for a semaphore of the caller's is not: what depends on it is held back behind it.
 
 use super::backend::{Backend, External};
-use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission};
+use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission, Told};
 use super::pool::StreamPool;
 use crate::error::Fault;
 use crate::failure::Point;
@@ -32,8 +32,8 @@ struct Slot<R> {
     waits: SmallVec<[Point; 4]>,
     /// What the open batch must not overtake.
     after: SmallVec<[Point; 2]>,
-    /// What the next work comes after because the caller says so.
-    told: SmallVec<[Point; 2]>,
+    /// What work comes after because the caller says so.
+    told: SmallVec<[(Point, Told); 2]>,
     /// Semaphores of the caller's that were not reached when last asked; every batch waits for them until they are.
     externals: SmallVec<[External; 1]>,
     /// The open recording writes memory that the host reads.
@@ -93,6 +93,7 @@ impl<R> Slot<R> {
     fn settle(&mut self, batch: u64, accepted: bool) {
         if accepted {
             self.accepted = batch;
+            self.told.retain(|(_, told)| !told.is_done(batch));
         } else {
             self.refused = self.refused.max(batch);
             if self.settled + 1 != batch {
@@ -241,7 +242,16 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault> {
         self.open(backend, slot)?;
         if let Some(own) = self.pool.try_get_mut(slot) {
-            own.told.extend_from_slice(points);
+            for point in points {
+                match own.told.iter_mut().find(|(known, _)| known.slot == point.slot) {
+                    // Of one slot the latest says it all.
+                    Some((known, told)) => {
+                        known.batch = known.batch.max(point.batch);
+                        *told = Told::default();
+                    }
+                    None => own.told.push((*point, Told::default())),
+                }
+            }
         }
         Ok(())
     }
@@ -257,7 +267,9 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     fn need(&self, slot: u32) -> Need {
         let mut need = Need::default();
         if let Some(own) = self.pool.try_get(slot) {
-            own.told.iter().for_each(|point| self.come_after(slot, *point, u64::MAX, &mut need));
+            for (point, _) in own.told.iter().filter(|(_, told)| told.is_due(own.open)) {
+                self.come_after(slot, *point, u64::MAX, &mut need);
+            }
         }
         need
     }
@@ -313,7 +325,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         let result = commands.iter().try_for_each(|command| command.record(backend, &mut recording));
         own.recording = Some(recording);
         result?;
-        own.told.clear();
+        own.told.iter_mut().for_each(|(_, told)| told.carried(own.open));
         own.for_host |= for_host;
         own.recorded += 1;
         own.sequence += 1;

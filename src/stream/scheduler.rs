@@ -6,7 +6,7 @@
 //! slot is remembered with it, and a barrier is recorded only where none since serves.
 
 use super::backend::{Backend, Binding, External, Grid, Launch};
-use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission};
+use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission, Told, add_point};
 use super::pool::StreamPool;
 use crate::code::Code;
 use crate::error::Fault;
@@ -85,8 +85,8 @@ struct Slot<B: Backend> {
     kept: KeptWork<B>,
     /// The batch of this slot being queued.
     open: u64,
-    /// The next task comes after everything there was.
-    told: bool,
+    /// Work comes after everything there was before the caller said so.
+    told: Option<Told>,
     /// What the queued tasks must not overtake: batches that are held back.
     after: SmallVec<[Point; 2]>,
     /// Semaphores of the caller's that were not reached when last asked.
@@ -109,7 +109,7 @@ impl<B: Backend> Slot<B> {
             tasks: VecDeque::new(),
             kept: KeptWork { commands: Vec::new(), bindings: Vec::new(), push: Vec::new(), labels: String::new() },
             open: 1,
-            told: false,
+            told: None,
             after: SmallVec::new(),
             externals: SmallVec::new(),
             settled: 0,
@@ -353,8 +353,8 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             .copied()
             .collect();
         if let (Some(own), false) = (self.pool.try_get_mut(slot), points.is_empty()) {
-            own.told = true;
-            own.after.extend(held);
+            own.told = Some(Told::default());
+            held.into_iter().for_each(|point| add_point(&mut own.after, point));
         }
         Ok(())
     }
@@ -368,8 +368,8 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     }
 
     fn need(&self, slot: u32) -> Need {
-        let told = self.pool.try_get(slot).is_some_and(|own| own.told);
-        Need { barrier: told, ..Need::default() }
+        let own = self.pool.try_get(slot).filter(|own| own.told.is_some_and(|told| told.is_due(own.open)));
+        own.map_or_else(Need::default, |own| Need { barrier: true, own: own.sequence, ..Need::default() })
     }
 
     fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need) {
@@ -392,7 +392,9 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         let first = own.kept.commands.len();
         commands.iter().for_each(|command| own.kept.keep(command));
         own.sequence += 1;
-        own.told = false;
+        if let Some(told) = &mut own.told {
+            told.carried(own.open);
+        }
         for point in &need.after {
             if !own.after.contains(point) {
                 own.after.push(*point);
@@ -478,6 +480,11 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
         self.settle(&submission.points);
         if accepted {
+            for point in &submission.points {
+                if let Some(own) = self.pool.try_get_mut(point.slot) {
+                    own.told = own.told.filter(|told| !told.is_done(point.batch));
+                }
+            }
             self.in_flight.push_back(submission);
             self.stats.submissions += 1;
         } else {
@@ -556,7 +563,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             own.open += 1;
             own.externals.clear();
             own.failed_ahead.clear();
-            own.told = false;
+            own.told = None;
         }
         self.forget_tasks();
     }
