@@ -73,10 +73,11 @@ TEST(a_claimed_input_skips_with_a_null_scope) {
 TEST(held_bytes_are_wrong_state_and_unchanged) {
     tg_device dev = test_device();
     tg_kernel storing = kernel(dev, "store");
-    tg_buffer data = buffer(dev, "data", WORDS);
-    write_words(dev, 0, whole(data), WORDS, 1, 1);
+    const uint64_t behind = bindable(dev, 64);
+    tg_buffer data = buffer(dev, "data", behind / 4 + 16);
+    write_words(dev, 0, whole(data), behind / 4 + 16, 1, 1);
     const tg_use uses[] = {use(part(data, 0, 64), TG_ACCESS_WRITE)};
-    const tg_slice held = part(data, 0, 64);
+    const tg_slice held = part(data, 0, 64), rest = part(data, behind, 64);
     uint32_t words[16] = {0};
     tg_scope scope = {0}, second = {77};
     tg_error_desc error = TG_ERROR_DESC_INIT;
@@ -84,17 +85,17 @@ TEST(held_bytes_are_wrong_state_and_unchanged) {
     CHECK_RESULT(tg_buffer_write(dev, 0, held, words, sizeof words), TG_ERROR_WRONG_STATE);
     CHECK_RESULT(tg_buffer_read(dev, 0, words, sizeof words, held, TEST_LONG), TG_ERROR_WRONG_STATE);
     CHECK_RESULT(tg_buffer_fill(dev, 0, held, 0, 4), TG_ERROR_WRONG_STATE);
-    CHECK_RESULT(tg_buffer_copy(dev, 0, part(data, 64, 64), held), TG_ERROR_WRONG_STATE);
-    CHECK_RESULT(tg_buffer_copy(dev, 0, held, part(data, 64, 64)), TG_ERROR_WRONG_STATE);
+    CHECK_RESULT(tg_buffer_copy(dev, 0, rest, held), TG_ERROR_WRONG_STATE);
+    CHECK_RESULT(tg_buffer_copy(dev, 0, held, rest), TG_ERROR_WRONG_STATE);
     CHECK_RESULT(store(dev, 0, storing, whole(data), WORDS, 9), TG_ERROR_WRONG_STATE);
     CHECK_RESULT(tg_taint(dev, &held, 1, &error), TG_ERROR_WRONG_STATE);
     CHECK_RESULT(tg_mark_written(dev, &held, 1), TG_ERROR_WRONG_STATE);
     CHECK_RESULT(begin(dev, uses, 1, &second), TG_ERROR_WRONG_STATE);
     CHECK_EQ_INT(second.id, 0);
-    CHECK_RESULT(store(dev, 0, storing, part(data, 64, 64), 16, 9), TG_OK); /* the rest is free */
+    CHECK_RESULT(store(dev, 0, storing, rest, 16, 9), TG_OK); /* what nobody holds is free */
     CHECK_RESULT(tg_scope_end(dev, scope), TG_OK);
     CHECK_WORDS(dev, 0, held, 16, 1, 1);
-    CHECK_WORDS(dev, 0, part(data, 64, 64), 16, 9, 0);
+    CHECK_WORDS(dev, 0, rest, 16, 9, 0);
 }
 
 TEST(an_open_scope_counts_as_unwritten) {

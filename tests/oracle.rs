@@ -974,7 +974,9 @@ impl World {
         let expected = self.model.roots([span]);
         let own = seen.refused.iter().any(|(calls, _)| seen.recording.is_some_and(|own| calls.contains(&own)));
         match answer {
-            Err(Error::Timeout) if hurried && (expected.is_empty() || self.capped || !seen.refused.is_empty()) => Ok(()),
+            Err(Error::Timeout) if hurried && (expected.is_empty() || self.capped || !seen.refused.is_empty()) => {
+                Ok(())
+            }
             Ok(()) if expected.is_empty() && !own => {
                 for (at, (byte, value)) in out.iter().zip(self.model.values(span)).enumerate() {
                     if value.is_some_and(|value| value != *byte) {

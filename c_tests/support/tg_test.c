@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <tg_shim.h>
 
 #ifndef TG_SHADERS
 #error "TG_SHADERS names the folder of the compiled shaders"
@@ -100,10 +101,17 @@ static void on_log(void *user_data, const tg_log_event *event) {
 
 void test_allow_validation(void) { validation_allowed = true; }
 
+/* TG_TEST_SHIM=above puts the shim between the library and the loader, above the validation layer. */
+static bool shim_is_above(void) {
+    const char *place = getenv("TG_TEST_SHIM");
+    return place && strcmp(place, "above") == 0;
+}
+
 tg_device_desc test_device_desc(void) {
     tg_device_desc desc = TG_DEVICE_DESC_INIT;
     desc.flags = TG_DEVICE_VALIDATION;
     desc.log = on_log;
+    if (shim_is_above()) desc.get_instance_proc_addr = (tg_proc)tg_shim_get_instance_proc_addr;
     return desc;
 }
 
@@ -124,6 +132,11 @@ tg_device test_device(void) {
         has_first_device = true;
     }
     return devices[0];
+}
+
+const char *test_device_name(void) {
+    const char *name = getenv("TG_TEST_DEVICE");
+    return name ? name : "llvmpipe";
 }
 
 void test_device_gone(tg_device device) {
@@ -159,9 +172,18 @@ unsigned test_rounds(unsigned rounds) {
     return limit < rounds ? limit : rounds;
 }
 
+/* TG_TEST_PROFILE puts the shim between the loader and the real driver, unless it is above already. */
+static void choose_driver(void) {
+    if (!getenv("TG_TEST_PROFILE") || shim_is_above()) return;
+    setenv("VK_DRIVER_FILES", TG_SHIM_DRIVER_FILE, 1);
+    setenv("VK_ICD_FILENAMES", TG_SHIM_DRIVER_FILE, 1); /* what loaders before 1.3.207 read */
+    setenv("TG_SHIM_DRIVER", TG_SHIM_REAL_DRIVER, 0);
+}
+
 /* `test` runs every test, `test NAME` one. */
 int main(int argc, char **argv) {
     size_t ran = 0;
+    choose_driver();
     keep_loaded();
     for (size_t i = 0; i < test_count; i++) {
         if (argc > 1 && strcmp(argv[1], tests[i].name) != 0) continue;
@@ -206,6 +228,12 @@ tg_buffer buffer(tg_device dev, const char *label, uint64_t words) {
     desc.label = text(label);
     REQUIRE_OK(tg_buffer_create(dev, &desc, &made));
     return made;
+}
+
+uint64_t bindable(tg_device dev, uint64_t offset) {
+    tg_device_info info = TG_DEVICE_INFO_INIT;
+    REQUIRE_OK(tg_device_get_info(dev, &info));
+    return (offset + info.binding_alignment - 1) / info.binding_alignment * info.binding_alignment;
 }
 
 tg_kernel kernel(tg_device dev, const char *shader_name) {

@@ -85,6 +85,8 @@ const char *test_last_report_text(void);
 tg_device test_device(void); /* the same one each time it is asked for in a test */
 tg_device_desc test_device_desc(void);
 tg_device test_device_with(const tg_device_desc *desc);
+/* A part of the name of the device that the tests are meant to run on. */
+const char *test_device_name(void);
 /* The test destroyed it itself. */
 void test_device_gone(tg_device device);
 
@@ -123,6 +125,8 @@ void *shader(const char *name, size_t *size);
 
 /* These must succeed, or the test ends. Sizes count 32-bit words. */
 tg_buffer buffer(tg_device dev, const char *label, uint64_t words);
+/* The first offset from `offset` on where a bound slice may begin on this device. */
+uint64_t bindable(tg_device dev, uint64_t offset);
 tg_kernel kernel(tg_device dev, const char *shader_name);
 void write_words(tg_device dev, uint64_t stream, tg_slice slice, size_t words, uint32_t first, uint32_t step);
 /* Reads the slice and checks that its words are first, first + step, first + 2 * step, ... */

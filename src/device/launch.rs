@@ -1,208 +1,252 @@
 //! Launching kernels.
 
-use super::kernels::State;
-use super::{Core, Device, LaunchDesc, LaunchGrid, SliceUse, Turn};
+use super::kernels::{Kernel, State};
+use super::transfer::with_memory;
+use super::{Core, Device, LaunchDesc, LaunchGrid, NotHeld, Parts, SliceUse, Turn, resolve};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
-use crate::failure::{Access, Bytes, FailureStore, Name, SetKey, Use, Work};
-use crate::stream::backend::{Binding, Grid, KernelInfo, Launch, Limits};
-use crate::stream::{Backend, Command, Need};
+use crate::failure::{Access, Bytes, FailureStore, Use, Work};
+use crate::memory::{Block, Memory, PageSource, Place};
+use crate::stream::backend::{Binding, Grid, Launch, Limits};
+use crate::stream::{Backend, Command, Driver, Need};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 impl<B: Backend> Device<B> {
     /// Enqueues a launch. `Skipped` if bytes it reads are claimed.
     pub fn launch(&self, desc: &LaunchDesc<'_>) -> Result {
-        let slot = self.lock().streams.slot_of(desc.stream);
-        self.enqueue_on(slot, |core, backend| {
+        self.enqueue_and_flush(|core, backend| {
             let mut uses = core.failures.write_set();
-            let turn = core.launch(backend, slot, desc, &mut uses);
+            let turn = core.launch(backend, desc, &mut uses);
             core.failures.put_back(uses);
             turn
         })
     }
 }
 
-/// What a launch takes from its kernel.
-struct Runs<K> {
-    name: Name,
-    broken: Option<SetKey>,
-    compiled: Option<(Arc<K>, Arc<KernelInfo>)>,
-}
+/// The places of a launch's bindings, in order; nothing for a block that has none.
+type Places = SmallVec<[Option<Place>; 16]>;
 
 impl<B: Backend> Core<B> {
-    fn launch(&mut self, backend: &B, slot: u32, desc: &LaunchDesc<'_>, uses: &mut Vec<Use>) -> Result<Turn<()>> {
-        let runs = self.kernel_of(desc)?;
-        self.uses_of(desc, uses)?;
-        let groups = group_counts(desc, runs.compiled.as_ref().map(|(_, info)| &**info), backend.limits());
-        if let Grid::Groups(counts) = groups.0
-            && counts.contains(&0)
-        {
+    fn launch(&mut self, backend: &B, desc: &LaunchDesc<'_>, uses: &mut Vec<Use>) -> Result<Turn<()>> {
+        let slot = self.streams.slot_of(desc.stream);
+        if self.failures.is_lost() {
+            self.reconcile_all(desc)?;
+        }
+        let Core { failures, memory, streams, kernels, no_room, .. } = self;
+        let kernel = kernels.resolve(desc.kernel, "desc.kernel")?;
+        kernel.accepts(desc)?;
+        let mut places = Places::new();
+        let mut need = streams.need(slot);
+        collect_uses(memory, &**streams, slot, kernel, desc, uses, &mut places, &mut need)?;
+        let limits = backend.limits();
+        let (groups, fault) = group_counts(desc, kernel.group_size(), limits);
+        if groups.contains(&0) {
             // A grid with a zero runs nothing, claims nothing, releases nothing (R18).
             return Ok(Turn::Done(()));
         }
-        self.not_held(uses, "desc.bindings")?;
-        if let Some(error) = self.fail_lost(uses) {
+        let mut store = Parts { failures, memory };
+        store.not_held(uses, "desc.bindings")?;
+        if let Some(error) = store.fail_lost(uses) {
             return Err(error);
         }
+        let (broken, compiled) = match &kernel.state {
+            State::Live { compiled, .. } => (None, Some(compiled)),
+            State::Broken { set, .. } => (Some((*set, &kernel.name)), None),
+        };
         let work = Work {
             operation: "tg_launch",
-            name: &runs.name.label,
+            name: &kernel.name.label,
             is_kernel: true,
             label: desc.label,
             stream: desc.stream,
             tag: desc.tag,
-            broken: runs.broken.map(|set| (set, &runs.name)),
+            broken,
         };
         // What is known already decides without submitting anything; what a submission tells decides afterwards.
-        self.enter_or_skip(&work, uses).map_err(Error::Skipped)?;
-        let need = self.need(slot, uses);
+        store.enter_or_skip(&work, uses).map_err(Error::Skipped)?;
         if !need.flush.is_empty() {
             return Ok(Turn::Flush(need.flush));
         }
-        let Some((compiled, _)) = &runs.compiled else {
+        let Some(compiled) = compiled else {
             return Err(Fault::new(Code::Internal, "a broken kernel was not skipped").into());
         };
-        let result = self.write_scope(&work, uses, |core| {
-            if let Some(fault) = groups.1 {
+        let result = store.write_scope(&work, uses, |store| {
+            if let Some(fault) = no_room.take().or(fault) {
                 return Err(fault);
             }
-            core.record_launch(backend, slot, desc, compiled, groups.0, uses, &need).map(Some)
+            let (bindings, for_host) = bind(store.memory, limits, uses, &places[..desc.bindings.len()])?;
+            let grid = match desc.grid {
+                LaunchGrid::Indirect(_) => Grid::Indirect(counts(store.memory, uses, &places)?),
+                LaunchGrid::Groups(_) | LaunchGrid::Threads(_) => Grid::Groups(groups),
+            };
+            let launch = Launch { kernel: compiled, bindings: &bindings, push: desc.push, grid, label: desc.label };
+            let mark = streams.take(backend, slot, &need, for_host, &[Command::Launch(launch)])?;
+            drop(bindings);
+            store.memory.mark(uses, mark);
+            Ok(Some(mark.point))
         });
-        self.settle_discarded(slot);
+        if result.is_err() {
+            self.settle_discarded(slot);
+        }
         result.map(Turn::Done)
     }
 
-    fn kernel_of(&self, desc: &LaunchDesc<'_>) -> Result<Runs<B::Kernel>> {
-        let kernel = self.kernels.resolve(desc.kernel, "desc.kernel")?;
-        let (broken, compiled) = match &kernel.state {
-            State::Live { compiled, info } => (None, Some((compiled.clone(), info.clone()))),
-            State::Broken { set, .. } => (Some(*set), None),
-        };
-        if let Some((_, info)) = &compiled {
-            let (has, given) = (info.bindings.len(), desc.bindings.len());
-            if has != given {
-                let why = format_args!("the kernel \"{}\" has {has} bindings, {given} were given", kernel.name.label);
-                return Err(Error::misuse(Code::InvalidArgument, "desc.bindings", why));
-            }
-            let (has, given) = (info.push_size as usize, desc.push.len());
-            if has != given {
-                let why = format_args!("the kernel \"{}\" takes {has} bytes, {given} were given", kernel.name.label);
-                return Err(Error::misuse(Code::InvalidArgument, "desc.push", why));
-            }
+    /// The first touch of a block after a loss is any use of it (R14).
+    fn reconcile_all(&mut self, desc: &LaunchDesc<'_>) -> Result {
+        for SliceUse { slice, .. } in desc.bindings.iter().chain(desc.extra) {
+            self.resolve(*slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")?;
         }
-        Ok(Runs { name: kernel.name.clone(), broken, compiled })
+        Ok(())
     }
+}
 
-    /// The uses of a launch: its bindings in order, then what it reaches beside them, then its arguments.
-    fn uses_of(&mut self, desc: &LaunchDesc<'_>, uses: &mut Vec<Use>) -> Result {
-        let indirect = matches!(desc.grid, LaunchGrid::Indirect(_));
-        for (i, SliceUse { slice, access }) in desc.bindings.iter().enumerate() {
-            let bytes = self.resolve(*slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")?;
-            if bytes.start == bytes.end {
-                let why = format_args!("binding {i} is empty, which Vulkan cannot bind");
-                return Err(Error::misuse(Code::InvalidArgument, "desc.bindings.slice.size", why));
-            }
-            let block = &self.memory.blocks[bytes.block];
-            if block.place.is_none() && block.claims.is_allocated() {
-                let why = format_args!("binding {i} is a token, which has no memory of ours to bind");
-                return Err(Error::misuse(Code::InvalidArgument, "desc.bindings.slice.buffer", why));
-            }
-            let access = match access {
-                Some(access) => *access,
-                None => match self.kernels.resolve(desc.kernel, "desc.kernel")?.access(i) {
-                    // How many groups run is not known: what is only inferred to be written may not be.
-                    (Access::Write, true) if indirect => Access::MayWrite,
-                    (access, _) => access,
-                },
-            };
-            uses.push(Use { bytes, access });
+impl<B: Backend> Kernel<B> {
+    /// Whether a launch gives what the kernel takes; of a broken one that is not known.
+    fn accepts(&self, desc: &LaunchDesc<'_>) -> Result {
+        let State::Live { info, .. } = &self.state else { return Ok(()) };
+        let (has, given) = (info.bindings.len(), desc.bindings.len());
+        if has != given {
+            let why = format_args!("the kernel \"{}\" has {has} bindings, {given} were given", self.name.label);
+            return Err(Error::misuse(Code::InvalidArgument, "desc.bindings", why));
         }
-        for SliceUse { slice, access } in desc.extra {
-            let bytes = self.resolve(*slice, "desc.extra.slice.buffer", "desc.extra.slice.size")?;
-            let Some(access) = *access else {
-                let why = format_args!("no module says what is done with bytes that are not bound");
-                return Err(Error::misuse(Code::InvalidArgument, "desc.extra.access", why));
-            };
-            uses.push(Use { bytes, access });
-        }
-        if let LaunchGrid::Indirect(slice) = desc.grid {
-            let bytes = self.resolve(slice, "desc.indirect.buffer", "desc.indirect.size")?;
-            let size = bytes.end - bytes.start;
-            if bytes.start % 4 != 0 || size < 12 {
-                let why = format_args!("group counts are 12 bytes at a multiple of 4, not {size} at {}", bytes.start);
-                return Err(Error::misuse(Code::InvalidArgument, "desc.indirect", why));
-            }
-            self.with_memory(bytes.block, "desc.indirect.buffer")?;
-            uses.push(Use { bytes: Bytes { end: bytes.start + 12, ..bytes }, access: Access::Read });
+        let (has, given) = (info.push_size as usize, desc.push.len());
+        if has != given {
+            let why = format_args!("the kernel \"{}\" takes {has} bytes, {given} were given", self.name.label);
+            return Err(Error::misuse(Code::InvalidArgument, "desc.push", why));
         }
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn record_launch(
-        &mut self,
-        backend: &B,
-        slot: u32,
-        desc: &LaunchDesc<'_>,
-        compiled: &Arc<B::Kernel>,
-        groups: Grid<'_, B::Page>,
-        uses: &[Use],
-        need: &Need,
-    ) -> std::result::Result<crate::failure::Point, Fault> {
-        let limits = backend.limits();
-        let Core { memory, streams, .. } = self;
-        let mut for_host = false;
-        let mut bindings: SmallVec<[Binding<'_, B::Page>; 16]> = SmallVec::new();
-        let bind = |u: &Use| {
-            let Bytes { block, start, end } = u.bytes;
-            let place = memory.blocks.get(block).and_then(|block| block.place);
-            let place = place.ok_or_else(|| Fault::new(Code::Internal, "a bound buffer has no place"))?;
-            let page = memory.pages.page(place.page);
-            let kind = memory.pages.purpose(place.page).kind();
-            Ok::<_, Fault>((Binding { page, offset: place.offset + start, size: end - start }, kind))
-        };
-        for (i, u) in uses[..desc.bindings.len()].iter().enumerate() {
-            let (binding, kind) = bind(u)?;
-            if binding.offset & (limits.binding_alignment - 1) != 0 {
-                let (offset, align) = (u.bytes.start, limits.binding_alignment);
-                let why = format!(
-                    "binding {i} begins at {offset}, which is no multiple of minStorageBufferOffsetAlignment, {align}"
-                );
-                return Err(Fault::new(Code::LimitExceeded, why));
-            }
-            if binding.size > limits.max_binding_size {
-                let (size, most) = (binding.size, limits.max_binding_size);
-                let why = format!("binding {i} has {size} bytes, more than maxStorageBufferRange, {most}");
-                return Err(Fault::new(Code::LimitExceeded, why));
-            }
-            for_host |= u.access.writes() && kind != crate::memory::MemoryKind::Device;
-            bindings.push(binding);
+    fn group_size(&self) -> [u32; 3] {
+        match &self.state {
+            State::Live { info, .. } => info.group_size,
+            State::Broken { .. } => [1; 3],
         }
-        let grid = match (groups, desc.grid) {
-            (_, LaunchGrid::Indirect(_)) => Grid::Indirect(bind(&uses[uses.len() - 1])?.0),
-            (groups, _) => groups,
-        };
-        let launch = Launch { kernel: compiled, bindings: &bindings, push: desc.push, grid, label: desc.label };
-        let mark = streams.take(backend, slot, need, for_host, &[Command::Launch(launch)])?;
-        drop(bindings);
-        self.mark(uses, mark);
-        Ok(mark.point)
     }
 }
 
-/// The groups of a direct launch, and what is wrong with them; an indirect one has its own.
-fn group_counts<'a, P>(
+/// The uses of a launch, their places, and what they come after: its bindings in order, then what it reaches beside
+/// them, then its arguments.
+#[allow(clippy::too_many_arguments)]
+fn collect_uses<B: Backend>(
+    memory: &Memory<B>,
+    streams: &dyn Driver<B>,
+    slot: u32,
+    kernel: &Kernel<B>,
     desc: &LaunchDesc<'_>,
-    info: Option<&KernelInfo>,
+    uses: &mut Vec<Use>,
+    places: &mut Places,
+    need: &mut Need,
+) -> Result {
+    let mut add = |bytes: Bytes, block: &Block, access: Access| {
+        let writes = access.writes();
+        if writes || access.needs_bytes() {
+            streams.depend(slot, &block.hazards, bytes.start, bytes.end, writes, need);
+        }
+        uses.push(Use { bytes, access });
+        places.push(block.place);
+    };
+    let indirect = matches!(desc.grid, LaunchGrid::Indirect(_));
+    for (i, SliceUse { slice, access }) in desc.bindings.iter().enumerate() {
+        let bytes = resolve(memory, *slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")?;
+        if bytes.start == bytes.end {
+            let why = format_args!("binding {i} is empty, which Vulkan cannot bind");
+            return Err(Error::misuse(Code::InvalidArgument, "desc.bindings.slice.size", why));
+        }
+        let block = &memory.blocks[bytes.block];
+        if block.place.is_none() && block.claims.is_allocated() {
+            let why = format_args!("binding {i} is a token, which has no memory of ours to bind");
+            return Err(Error::misuse(Code::InvalidArgument, "desc.bindings.slice.buffer", why));
+        }
+        let access = match access {
+            Some(access) => *access,
+            None => match kernel.access(i) {
+                // How many groups run is not known: what is only inferred to be written may not be.
+                (Access::Write, true) if indirect => Access::MayWrite,
+                (access, _) => access,
+            },
+        };
+        add(bytes, block, access);
+    }
+    for SliceUse { slice, access } in desc.extra {
+        let bytes = resolve(memory, *slice, "desc.extra.slice.buffer", "desc.extra.slice.size")?;
+        let Some(access) = *access else {
+            let why = format_args!("no module says what is done with bytes that are not bound");
+            return Err(Error::misuse(Code::InvalidArgument, "desc.extra.access", why));
+        };
+        add(bytes, &memory.blocks[bytes.block], access);
+    }
+    if let LaunchGrid::Indirect(slice) = desc.grid {
+        let bytes = resolve(memory, slice, "desc.indirect.buffer", "desc.indirect.size")?;
+        let size = bytes.end - bytes.start;
+        if !bytes.start.is_multiple_of(4) || size < 12 {
+            let why = format_args!("group counts are 12 bytes at a multiple of 4, not {size} at {}", bytes.start);
+            return Err(Error::misuse(Code::InvalidArgument, "desc.indirect", why));
+        }
+        let block = &memory.blocks[bytes.block];
+        with_memory(block, "desc.indirect.buffer")?;
+        add(Bytes { end: bytes.start + 12, ..bytes }, block, Access::Read);
+    }
+    Ok(())
+}
+
+type Bindings<'a, B> = SmallVec<[Binding<'a, <B as PageSource>::Page>; 16]>;
+
+/// The bindings of a launch, and whether it writes memory that the host reads.
+fn bind<'a, B: Backend>(
+    memory: &'a Memory<B>,
     limits: &Limits,
-) -> (Grid<'a, P>, Option<Fault>) {
+    uses: &[Use],
+    places: &[Option<Place>],
+) -> std::result::Result<(Bindings<'a, B>, bool), Fault> {
+    let mut for_host = false;
+    let mut bindings = Bindings::<B>::new();
+    for (i, (u, place)) in uses.iter().zip(places).enumerate() {
+        let binding = at(memory, u, place)?;
+        if binding.offset & (limits.binding_alignment - 1) != 0 {
+            let (offset, align) = (u.bytes.start, limits.binding_alignment);
+            let why =
+                format!("binding {i} begins at {offset}, no multiple of minStorageBufferOffsetAlignment, {align}");
+            return Err(Fault::new(Code::LimitExceeded, why));
+        }
+        if binding.size > limits.max_binding_size {
+            let (size, most) = (binding.size, limits.max_binding_size);
+            let why = format!("binding {i} has {size} bytes, more than maxStorageBufferRange, {most}");
+            return Err(Fault::new(Code::LimitExceeded, why));
+        }
+        for_host |= u.access.writes() && place.is_some_and(|place| memory.pages.is_host_visible(place.page));
+        bindings.push(binding);
+    }
+    Ok((bindings, for_host))
+}
+
+/// The counts of an indirect launch: the last of its uses.
+fn counts<'a, B: Backend>(
+    memory: &'a Memory<B>,
+    uses: &[Use],
+    places: &[Option<Place>],
+) -> std::result::Result<Binding<'a, B::Page>, Fault> {
+    match (uses.last(), places.last()) {
+        (Some(u), Some(place)) => at(memory, u, place),
+        _ => Err(Fault::new(Code::Internal, "an indirect launch without counts")),
+    }
+}
+
+fn at<'a, B: Backend>(
+    memory: &'a Memory<B>,
+    u: &Use,
+    place: &Option<Place>,
+) -> std::result::Result<Binding<'a, B::Page>, Fault> {
+    let Some(place) = place else { return Err(Fault::new(Code::Internal, "a bound buffer has no place")) };
+    let Bytes { start, end, .. } = u.bytes;
+    Ok(Binding { page: memory.pages.page(place.page), offset: place.offset + start, size: end - start })
+}
+
+/// The groups of a direct launch, and what is wrong with them; an indirect one has its own.
+fn group_counts(desc: &LaunchDesc<'_>, group_size: [u32; 3], limits: &Limits) -> ([u32; 3], Option<Fault>) {
     let counts = match desc.grid {
         LaunchGrid::Groups(counts) => counts,
-        LaunchGrid::Threads(threads) => {
-            let size = info.map_or([1; 3], |info| info.group_size);
-            std::array::from_fn(|i| threads[i].div_ceil(size[i].max(1)))
-        }
+        LaunchGrid::Threads(threads) => std::array::from_fn(|i| threads[i].div_ceil(group_size[i].max(1))),
         LaunchGrid::Indirect(_) => [1; 3],
     };
     let beyond = (0..3).find(|i| counts[*i] > limits.max_groups[*i]).map(|i| {
@@ -210,5 +254,5 @@ fn group_counts<'a, P>(
         let why = format!("{count} groups in dimension {i} are more than maxComputeWorkGroupCount, {most}");
         Fault::new(Code::LimitExceeded, why)
     });
-    (Grid::Groups(counts), beyond)
+    (counts, beyond)
 }

@@ -8,6 +8,7 @@ mod buffers;
 mod kernels;
 mod launch;
 mod questions;
+mod reads;
 mod scopes;
 mod transfer;
 mod types;
@@ -22,16 +23,18 @@ use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
-use crate::memory::{HandleKind, HandleTable, Mark, Memory, Place, pages::PageLimits};
+use crate::memory::{HandleKind, HandleTable, Memory, Place, pages::PageLimits};
 use crate::stream::driver::Submission;
 use crate::stream::scheduler::Strategy;
 use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use kernels::Kernel;
 use parking_lot::{Mutex, MutexGuard};
+use reads::Read;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tracing::Dispatch;
+use waits::Deadline;
 
 /// The size of a page that many blocks share, where there is room for many of them.
 const PAGE_SIZE: u64 = 16 << 20;
@@ -45,14 +48,17 @@ struct Core<B: Backend> {
     streams: Box<dyn Driver<B>>,
     kernels: HandleTable<Kernel<B>>,
     scopes: HandleTable<ScopeKey>,
+    reads: HandleTable<Read>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
-    /// Blocks of host reads whose time was up: free once their point is complete.
+    /// Blocks of host reads that nobody waits for any more: free once their point is complete.
     late_reads: Vec<(Point, BlockKey)>,
     retired: Vec<Retired<B>>,
     settings: Settings,
     names: Names,
     last_serial: u64,
+    /// Why there is no room for the work being enqueued.
+    no_room: Option<Fault>,
 }
 
 /// A kernel that may still run, until these points are complete.
@@ -66,6 +72,7 @@ struct Names {
     none: Arc<str>,
     write: Arc<str>,
     read: Arc<str>,
+    read_begin: Arc<str>,
     copy: Arc<str>,
     fill: Arc<str>,
     scope: Arc<str>,
@@ -120,23 +127,9 @@ impl<B: Backend> Core<B> {
         if text.is_empty() { self.names.none.clone() } else { cut(text, MAX_NAME).into() }
     }
 
-    /// Checks a slice: its handle, and that it lies in its buffer.
+    /// Checks a slice, and reconciles its block with a loss.
     fn resolve(&mut self, slice: Slice, handle_field: &'static str, range_field: &'static str) -> Result<Bytes> {
-        let Some(buffer) = self.memory.buffers.get(slice.buffer) else {
-            self.memory.buffers.check(slice.buffer, handle_field)?;
-            return Err(Error::NotReady);
-        };
-        let room = buffer.size.checked_sub(slice.offset);
-        let size = if slice.size == WHOLE { room } else { room.filter(|room| slice.size <= *room).map(|_| slice.size) };
-        let Some(size) = size else {
-            let (Slice { offset, size, .. }, has) = (slice, buffer.size);
-            return Err(Error::misuse(
-                Code::InvalidArgument,
-                range_field,
-                format_args!("offset {offset} and size {size} reach past the {has} bytes of the buffer"),
-            ));
-        };
-        let bytes = Bytes { block: buffer.block, start: slice.offset, end: slice.offset + size };
+        let bytes = resolve(&self.memory, slice, handle_field, range_field)?;
         if self.failures.is_lost() {
             self.reconcile(bytes.block);
         }
@@ -145,18 +138,6 @@ impl<B: Backend> Core<B> {
 
     fn resolve_all(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {
         slices.iter().map(|slice| self.resolve(*slice, "slices.buffer", "slices.size")).collect()
-    }
-
-    /// Bytes that an open scope or mapping holds are nobody else's to touch (R4).
-    fn not_held(&self, uses: &[Use], field: &'static str) -> Result {
-        if self.held(uses) {
-            return Err(Error::misuse(
-                Code::WrongState,
-                field,
-                format_args!("bytes of it are held by an open scope or mapping"),
-            ));
-        }
-        Ok(())
     }
 
     /// What the uses have to come after.
@@ -171,19 +152,6 @@ impl<B: Backend> Core<B> {
             }
         }
         need
-    }
-
-    /// Records that work uses the bytes.
-    fn mark(&mut self, uses: &[Use], mark: Mark) {
-        for u in uses {
-            let (Bytes { block, start, end }, writes) = (u.bytes, u.access.writes());
-            if (writes || u.access.needs_bytes())
-                && let Some(block) = self.memory.blocks.get_mut(block)
-                && block.place.is_some()
-            {
-                crate::memory::hazard::record(&mut block.hazards, start, end, writes, mark);
-            }
-        }
     }
 
     /// A panic while recording took a recording with it: everything in it failed.
@@ -270,6 +238,40 @@ impl<B: Backend> Core<B> {
     }
 }
 
+/// Checks a slice: its handle, and that it lies in its buffer.
+fn resolve<B: Backend>(
+    memory: &Memory<B>,
+    slice: Slice,
+    handle_field: &'static str,
+    range_field: &'static str,
+) -> Result<Bytes> {
+    let buffer = memory.buffers.resolve(slice.buffer, handle_field)?;
+    let room = buffer.size.checked_sub(slice.offset);
+    let size = if slice.size == WHOLE { room } else { room.filter(|room| slice.size <= *room).map(|_| slice.size) };
+    let Some(size) = size else {
+        let (Slice { offset, size, .. }, has) = (slice, buffer.size);
+        return Err(Error::misuse(
+            Code::InvalidArgument,
+            range_field,
+            format_args!("offset {offset} and size {size} reach past the {has} bytes of the buffer"),
+        ));
+    };
+    Ok(Bytes { block: buffer.block, start: slice.offset, end: slice.offset + size })
+}
+
+/// Checks every use of bytes against what open scopes and mappings hold (R4), as the misuse it is.
+trait NotHeld: FailureStore {
+    fn not_held(&self, uses: &[Use], field: &'static str) -> Result {
+        if self.held(uses) {
+            let why = format_args!("bytes of it are held by an open scope or mapping");
+            return Err(Error::misuse(Code::WrongState, field, why));
+        }
+        Ok(())
+    }
+}
+
+impl<S: FailureStore> NotHeld for S {}
+
 /// The store's two parts where the streams are borrowed beside them.
 struct Parts<'a, B: Backend> {
     failures: &'a mut Failures,
@@ -307,6 +309,7 @@ impl<B: Backend> Device<B> {
             none: "".into(),
             write: "tg_buffer_write".into(),
             read: "tg_buffer_read".into(),
+            read_begin: "tg_read_begin".into(),
             copy: "tg_buffer_copy".into(),
             fill: "tg_buffer_fill".into(),
             scope: "scope".into(),
@@ -325,12 +328,14 @@ impl<B: Backend> Device<B> {
             },
             kernels: HandleTable::new(HandleKind::Kernel, serial),
             scopes: HandleTable::new(HandleKind::Scope, serial),
+            reads: HandleTable::new(HandleKind::Read, serial),
             staging: VecDeque::new(),
             late_reads: Vec::new(),
             retired: Vec::new(),
             settings,
             names,
             last_serial: 0,
+            no_room: None,
         };
         Device {
             core: Mutex::new(core),
@@ -393,15 +398,27 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Enqueues work: repeats the attempt until nothing has to be submitted first, then submits what became due.
-    fn enqueue<T>(&self, mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>) -> Result<T> {
+    /// Enqueues work: repeats the attempt until nothing has to be submitted first. The slot that is to be flushed now,
+    /// if one is.
+    fn enqueue<T>(
+        &self,
+        deadline: Deadline,
+        mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
+    ) -> Result<(T, Option<u32>)> {
         loop {
             let mut core = self.lock();
-            self.make_room(&mut core)?;
-            match attempt(&mut core, &self.backend) {
+            match self.make_room(&mut core, deadline) {
+                // It is the work that fails for it, with what it was to write.
+                Err(Error::Failed(fault, _)) => core.no_room = Some(*fault),
+                room => room?,
+            }
+            let answer = attempt(&mut core, &self.backend);
+            core.no_room = None;
+            match answer {
                 Ok(Turn::Done(value)) => {
+                    let due = core.streams.due();
                     self.unlock_and_log(core);
-                    return Ok(value);
+                    return Ok((value, due));
                 }
                 Ok(Turn::Flush(slots)) => {
                     for slot in &slots {
@@ -424,26 +441,24 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Enqueues work that ends up in a slot, and flushes the slot when it has recorded enough.
-    fn enqueue_on(&self, slot: u32, attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<()>>) -> Result {
-        self.enqueue(attempt)?;
-        let due = {
-            let core = self.lock();
-            core.streams.is_due(slot)
-        };
-        if due { self.flush_slot(slot) } else { Ok(()) }
+    /// Enqueues work, and flushes its slot when that has taken enough.
+    fn enqueue_and_flush(&self, attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<()>>) -> Result {
+        match self.enqueue(Deadline::after(FOREVER), attempt)? {
+            ((), Some(due)) => self.flush_slot(due),
+            ((), None) => Ok(()),
+        }
     }
 
     /// Unfinished work is bounded (R15): past the bound the oldest has to complete first. Work that only the caller can
     /// let go on is not waited for: that is `NotReady`, and nothing changed.
-    fn make_room(&self, core: &mut Guard<'_, B>) -> Result {
+    fn make_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
         while core.failures.ledger().len() >= core.settings.max_pending as usize {
             for slot in core.streams.slots() {
                 core.close_slot(&self.backend, slot);
             }
             let waited = MutexGuard::unlocked(core, || {
                 (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
-                self.wait_for_some()
+                self.wait_for_some(deadline)
             });
             core.refresh(&self.backend)?;
             waited?;

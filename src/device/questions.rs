@@ -1,7 +1,7 @@
 //! Questions about bytes, and what the caller itself knows of them.
 
 use super::waits::Deadline;
-use super::{Claim, Core, Device, ErrorDesc, Handle, Slice};
+use super::{Claim, Core, Device, ErrorDesc, Handle, NotHeld, Slice};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{Access, Blocks, Bytes, Context, FailureStore, MAX_NAME, Point, Report, Reporting, Use, cut};

@@ -1,6 +1,6 @@
 //! Write scopes around work of the caller's own (R19).
 
-use super::{Device, ErrorDesc, Handle, ScopeDesc};
+use super::{Device, ErrorDesc, Handle, NotHeld, ScopeDesc};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{FailureStore, MAX_NAME, Use, Work, cut};

@@ -1,10 +1,10 @@
 //! Moving bytes: host to device, device to host, device to device, and fills.
 
 use super::waits::Deadline;
-use super::{Core, Device, Handle, Slice, Turn};
+use super::{Core, Device, Handle, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
-use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Use, Work};
+use crate::failure::{Access, BlockKey, Bytes, FailureStore, Point, Use, Work};
 use crate::memory::{Block, Hazards, Mark, MemoryKind, Place, Purpose};
 use crate::stream::backend::Binding;
 use crate::stream::{Backend, Command, Need};
@@ -53,7 +53,7 @@ impl<B: Backend> Device<B> {
         let staged = self.stage(slot, to, piece, no_wait)?;
         let mut enqueued = false;
         let size = piece.len() as u64;
-        let result = self.enqueue_on(slot, |core, backend| {
+        let result = self.enqueue_and_flush(|core, backend| {
             core.memory.buffers.check(dst, "dst.buffer")?;
             let uses = [write_of(to)];
             core.not_held(&uses, "dst")?;
@@ -121,91 +121,11 @@ impl<B: Backend> Device<B> {
             };
             // The batch may still be open; and a refusal frees its staging as well.
             let _ = self.flush_slot(slot);
-            self.wait_for(oldest, Deadline::after(super::FOREVER))?;
+            match self.wait_for(oldest, Deadline::after(super::FOREVER)) {
+                Err(Error::Failed(fault, _)) => return Ok(Err(*fault)),
+                waited => waited?,
+            }
         }
-    }
-
-    /// Reads bytes to the host once everything enqueued before on them is complete. A failed read leaves `dst` as it
-    /// was.
-    pub fn buffer_read(&self, stream: u64, dst: &mut [u8], src: Slice, timeout_ns: u64) -> Result {
-        let deadline = Deadline::after(timeout_ns);
-        let (from, slot, name) = {
-            let mut core = self.lock();
-            let from = core.resolve(src, "src.buffer", "src.size")?;
-            core.sized("dst_size", dst.len(), from)?;
-            core.with_memory(from.block, "src.buffer")?;
-            core.not_held(&[Use { bytes: from, access: Access::Read }], "src")?;
-            (from, core.streams.slot_of(stream), core.names.read.clone())
-        };
-        if dst.is_empty() {
-            return Ok(());
-        }
-        let size = dst.len() as u64;
-        // The bytes go to a block of the read's own: what becomes of the source meanwhile does not matter (R12).
-        let (private, point) = self.enqueue(|core, backend| {
-            core.memory.buffers.check(src.buffer, "src.buffer")?;
-            let uses = [Use { bytes: from, access: Access::Read }];
-            core.not_held(&uses, "src")?;
-            if let Some(error) = core.fail_lost(&[]) {
-                return Err(error);
-            }
-            core.ensure_written(&[from]).map_err(Error::Unwritten)?;
-            let source = core.place_of(from)?;
-            let private = core.private_block(size);
-            if let Err(fault) = core.place(backend, private, Purpose::StagingDown, size) {
-                core.forget(private);
-                return Err(fault.into());
-            }
-            let to = Bytes { block: private, start: 0, end: size };
-            // The private block may be one that an earlier read let go: a write after its write, like any other.
-            let uses = [uses[0], write_of(to)];
-            let need = core.need(slot, &uses);
-            if !need.flush.is_empty() {
-                core.forget(private);
-                return Ok(Turn::Flush(need.flush));
-            }
-            let work = core.work("tg_buffer_read", &name, stream);
-            let mut enqueued = None;
-            let result = core.copy_scope(&work, to, from, |core| {
-                let place = core.place_of(to)?;
-                let mark = core.record_copy(backend, slot, &need, true, (place, 0), (source, from.start), size)?;
-                core.mark(&uses, mark);
-                enqueued = Some(mark.point);
-                Ok(Some(mark.point))
-            });
-            core.settle_discarded(slot);
-            match (result, enqueued) {
-                (Ok(()), Some(point)) => Ok(Turn::Done((private, point))),
-                (Err(error), _) => {
-                    core.forget(private);
-                    Err(error)
-                }
-                (Ok(()), None) => Err(Fault::new(Code::Internal, "a read was not enqueued").into()),
-            }
-        })?;
-        // A refusal of the batch claims the private block, which is the verdict below.
-        let _ = self.flush_slot(slot);
-        if let Err(error) = self.wait_for(point, deadline) {
-            self.with(|core| core.late_reads.push((point, private)));
-            return Err(error);
-        }
-        let verdict = self.with(|core| {
-            let verdict = core.ensure_written(&[Bytes { block: private, start: 0, end: size }]);
-            verdict.map_err(|mut roots| {
-                roots.asked.clear();
-                roots.asked.extend(core.memory.blocks.get(from.block).map(|block| block.claims.name.serial));
-                Error::Unwritten(roots)
-            })?;
-            let place = core.memory.blocks[private].place;
-            Ok(place.map(|place| (core.memory.pages.page(place.page).clone(), place.offset)))
-        });
-        let result = match verdict {
-            Ok(Some((page, offset))) => self.backend.page_read(&page, offset, dst).map_err(Error::from),
-            Ok(None) => Err(Fault::new(Code::Internal, "a read has no memory of its own").into()),
-            Err(error) => Err(error),
-        };
-        self.with(|core| core.forget(private));
-        result
     }
 
     /// Copies bytes on the device; claims move with them (R10).
@@ -232,7 +152,7 @@ impl<B: Backend> Device<B> {
             return Ok(());
         }
         let uses = [write_of(to), Use { bytes: from, access: Access::Read }];
-        self.enqueue_on(slot, |core, backend| {
+        self.enqueue_and_flush(|core, backend| {
             core.memory.buffers.check(dst.buffer, "dst.buffer")?;
             core.memory.buffers.check(src.buffer, "src.buffer")?;
             core.not_held(&uses, "dst")?;
@@ -245,12 +165,13 @@ impl<B: Backend> Device<B> {
             }
             let work = core.work("tg_buffer_copy", &name, stream);
             let result = core.copy_scope(&work, to, from, |core| {
+                core.has_room()?;
                 let size = to.end - to.start;
                 let (source, place) = (core.place_of(from)?, core.place_of(to)?);
                 let for_host = core.for_host(to.block);
                 let (place, source) = ((place, to.start), (source, from.start));
                 let mark = core.record_copy(backend, slot, &need, for_host, place, source, size)?;
-                core.mark(&uses, mark);
+                core.memory.mark(&uses, mark);
                 Ok(Some(mark.point))
             });
             core.settle_discarded(slot);
@@ -288,7 +209,7 @@ impl<B: Backend> Device<B> {
         let word = u32::from_le_bytes(std::array::from_fn(|i| byte_at(middle.0 + i as u64)));
         let mut enqueued = false;
         let staged = if ends.is_empty() { None } else { Some(self.stage(slot, to, &ends, false)?) };
-        let result = self.enqueue_on(slot, |core, backend| {
+        let result = self.enqueue_and_flush(|core, backend| {
             core.memory.buffers.check(dst.buffer, "dst.buffer")?;
             let uses = [write_of(to)];
             core.not_held(&uses, "dst")?;
@@ -329,13 +250,21 @@ impl<B: Backend> Device<B> {
     }
 }
 
-fn write_of(bytes: Bytes) -> Use {
+/// A token has no memory of ours to move bytes to or from.
+pub(super) fn with_memory(block: &Block, field: &'static str) -> Result {
+    if block.place.is_none() && block.claims.is_allocated() {
+        return Err(Error::misuse(Code::InvalidArgument, field, format_args!("a token has no memory of ours")));
+    }
+    Ok(())
+}
+
+pub(super) fn write_of(bytes: Bytes) -> Use {
     Use { bytes, access: Access::Write }
 }
 
 impl<B: Backend> Core<B> {
     /// Sizes given twice must agree.
-    fn sized(&self, field: &'static str, given: usize, bytes: Bytes) -> Result {
+    pub(super) fn sized(&self, field: &'static str, given: usize, bytes: Bytes) -> Result {
         let size = bytes.end - bytes.start;
         if given as u64 != size {
             let why = format_args!("{given} bytes were given for a slice of {size} bytes");
@@ -344,20 +273,13 @@ impl<B: Backend> Core<B> {
         Ok(())
     }
 
-    /// A token has no memory of ours to move bytes to or from.
     pub(super) fn with_memory(&self, block: BlockKey, field: &'static str) -> Result {
-        let token =
-            self.memory.blocks.get(block).is_some_and(|block| block.place.is_none() && block.claims.is_allocated());
-        if token {
-            return Err(Error::misuse(Code::InvalidArgument, field, format_args!("a token has no memory of ours")));
-        }
-        Ok(())
+        self.memory.blocks.get(block).map_or(Ok(()), |block| with_memory(block, field))
     }
 
-    fn private_block(&mut self, size: u64) -> BlockKey {
-        let name = Name { noun: "buffer", serial: 0, label: self.names.none.clone() };
-        let claims = self.failures.new_block(name, size, true, None);
-        self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None })
+    /// There is room for more unfinished work, or why not.
+    pub(super) fn has_room(&mut self) -> std::result::Result<(), Fault> {
+        self.no_room.take().map_or(Ok(()), Err)
     }
 
     /// Where bytes that are about to be used lie.
@@ -389,8 +311,9 @@ impl<B: Backend> Core<B> {
         }
         self.enter_or_skip(work, uses).map_err(Error::Skipped)?;
         let result = self.write_scope(work, uses, |core| {
+            core.has_room()?;
             let mark = record(core, &need)?;
-            core.mark(uses, mark);
+            core.memory.mark(uses, mark);
             Ok(Some(mark.point))
         });
         self.settle_discarded(slot);
@@ -398,7 +321,7 @@ impl<B: Backend> Core<B> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn record_copy(
+    pub(super) fn record_copy(
         &mut self,
         backend: &B,
         slot: u32,

@@ -27,6 +27,15 @@ impl Deadline {
     fn left(self) -> Duration {
         self.0.map_or(STEP, |end| end.saturating_duration_since(Instant::now()))
     }
+
+    /// How long to wait before looking again.
+    pub(super) fn step(self) -> Duration {
+        self.left().min(STEP)
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        self.left().is_zero()
+    }
 }
 
 impl<B: Backend> Device<B> {
@@ -97,20 +106,20 @@ impl<B: Backend> Device<B> {
                 }
                 (progress, queue)
             };
-            let left = deadline.left();
+            let (step, over) = (deadline.step(), deadline.is_over());
             let reached = match progress {
                 Progress::Over => return Ok(()),
-                Progress::Running(target) => self.wait_once(target, left.min(STEP))?,
+                Progress::Running(target) => self.wait_once(target, step)?,
                 Progress::Waiting => {
                     self.submit_pending(queue);
                     let waiting = self.lock().streams.progress(point) == Progress::Waiting;
                     if waiting {
-                        std::thread::sleep(left.min(HELD_STEP));
+                        std::thread::sleep(step.min(HELD_STEP));
                     }
                     !waiting
                 }
             };
-            if !reached && left.is_zero() {
+            if !reached && over {
                 return Err(Error::Timeout);
             }
         }
@@ -137,18 +146,28 @@ impl<B: Backend> Device<B> {
     }
 
     /// Waits until any batch in flight is over: there is room for more work then. `NotReady` if none is running.
-    pub(super) fn wait_for_some(&self) -> Result {
+    pub(super) fn wait_for_some(&self, deadline: Deadline) -> Result {
         let running = {
             let core = self.lock();
-            let last = |slot: &u32| core.streams.last(*slot).map(|point| core.streams.progress(point));
-            core.streams.slots().iter().filter_map(last).find_map(|progress| match progress {
-                Progress::Running(point) => Some(Ok(point)),
-                Progress::Over => Some(Err(())),
-                Progress::Waiting => None,
-            })
+            let mut over = Some(Err(()));
+            let mut running = None;
+            for point in core.streams.slots().iter().filter_map(|slot| core.streams.last(*slot)) {
+                match core.streams.progress(point) {
+                    Progress::Running(point) => running = running.or(Some(Ok(point))),
+                    Progress::Waiting => over = None,
+                    Progress::Over => {}
+                }
+            }
+            running.or(over)
         };
         match running {
-            Some(Ok(point)) => self.wait_once(point, STEP).map(drop),
+            Some(Ok(point)) => {
+                let left = deadline.left();
+                if !self.wait_once(point, left.min(STEP))? && left.is_zero() {
+                    return Err(Error::Timeout);
+                }
+                Ok(())
+            }
             Some(Err(())) => Ok(()),
             None => Err(Error::NotReady),
         }
@@ -168,6 +187,7 @@ impl<B: Backend> Device<B> {
             .map(|(handle, _)| format!("buffer \"{}\"", core.memory.label(handle)))
             .chain(core.kernels.iter().map(|(_, kernel)| format!("kernel \"{}\"", kernel.name.label)))
             .chain(core.scopes.iter().map(|_| "an open scope".to_owned()))
+            .chain(core.reads.iter().map(|_| "a read".to_owned()))
             .collect();
         core.destroy_all(&self.backend);
         self.unlock_and_log(core);
@@ -193,6 +213,7 @@ impl<B: Backend> Core<B> {
             self.exit_write(scope, Some(Fault::new(Code::TornDown, "the device was destroyed")));
         }
         let _ = self.refresh(backend);
+        self.forget_reads();
         let buffers: Vec<_> = self.memory.buffers.iter().map(|(handle, buffer)| (handle, buffer.block)).collect();
         for (handle, block) in buffers {
             self.memory.buffers.remove(handle);

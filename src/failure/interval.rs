@@ -130,6 +130,16 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
         update_many(map, start, end, holds, &mut change);
     }
 
+    /// The value of exactly `start..end`, where that is one range. Changing it in place may leave it equal to that of a
+    /// neighbour: two ranges where one would do, which is harmless.
+    pub fn exactly(&mut self, start: u64, end: u64) -> Option<&mut V> {
+        match &mut self.ranges {
+            Ranges::One(s, e, value) if *s == start && *e == end => Some(value),
+            Ranges::Many(map) => map.get_mut(&start).filter(|(e, _)| *e == end).map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
     /// Gives every byte of `start..end` the value, which the caller holds once; the map takes that hold over.
     pub fn set(&mut self, start: u64, end: u64, value: V, holds: &mut impl Holds<V>) {
         if start >= end {

@@ -314,7 +314,10 @@ pub trait FailureStore {
 
     /// Whether an open scope holds any of the bytes against the use.
     fn held(&self, uses: &[Use]) -> bool {
-        let (blocks, _) = self.parts();
+        let (blocks, failures) = self.parts();
+        if failures.scopes.is_empty() {
+            return false;
+        }
         uses.iter().filter(|u| u.access != Access::None).any(|u| {
             blocks.claims(u.bytes.block).is_some_and(|claims| {
                 claims.is_held() && claims.held_against(u.bytes.start, u.bytes.end, u.access.writes())
@@ -377,7 +380,10 @@ pub trait FailureStore {
     /// Decides, once, whether the work runs. If bytes it needs are claimed, or there are none, or its kernel is broken,
     /// it is skipped here and now: its whole write set takes over the roots found (R5, R8), which are the answer.
     fn enter_or_skip(&mut self, work: &Work<'_>, uses: &[Use]) -> Result<(), Roots> {
-        let (blocks, _) = self.parts();
+        let (blocks, failures) = self.parts();
+        if failures.roots.is_empty() {
+            return Ok(());
+        }
         let stopped = work.broken.is_some()
             || uses.iter().any(|u| {
                 blocks.claims(u.bytes.block).is_some_and(|claims| {
@@ -473,9 +479,12 @@ pub trait FailureStore {
     {
         let point = guarded(self, work, uses, body)?;
         let (blocks, failures) = self.split();
-        for u in uses.iter().filter(|u| u.access.releases()) {
-            if let Some(claims) = blocks.claims_mut(u.bytes.block) {
-                claims.release(u.bytes.start, u.bytes.end, &mut failures.roots);
+        // Without a root there is no claim to release, and no byte to look at.
+        if !failures.roots.is_empty() {
+            for u in uses.iter().filter(|u| u.access.releases()) {
+                if let Some(claims) = blocks.claims_mut(u.bytes.block) {
+                    claims.release(u.bytes.start, u.bytes.end, &mut failures.roots);
+                }
             }
         }
         failures.ledger.push(Kind::Ran, point, work.name, uses);
@@ -502,18 +511,35 @@ pub trait FailureStore {
             return Err(Error::Skipped(self.propagate(work, &uses)));
         }
         let point = guarded(self, work, &uses, body)?;
+        self.copied(work, point, to, from);
+        Ok(())
+    }
+
+    /// What a copy that was enqueued as `point` comes to: its claims have moved, and late failures will. A host read of
+    /// bytes that are claimed already is nothing more than this (R12).
+    fn copied(&mut self, work: &Work<'_>, point: Enqueued, to: Bytes, from: Bytes) {
+        self.hand_over(work.name, to, from);
+        let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
+        let (_, failures) = self.split();
+        failures.ledger.push(Kind::Copied, point, work.name, &uses);
+    }
+
+    /// Each claimed byte of `from` hands its claim to its byte of `to`, each clean one releases it (R10). `to` has
+    /// bytes, or stands for some.
+    fn hand_over(&mut self, name: &Arc<str>, to: Bytes, from: Bytes) {
         let (blocks, failures) = self.split();
         let mut moved: SmallVec<[(u64, u64, SetKey); 4]> = SmallVec::new();
         if let Some(claims) = blocks.claims(from.block) {
-            claims.map.visit(from.start, from.end, |start, end, set| moved.push((start, end, *set)));
+            claims.visit(from.start, from.end, |start, end, set| moved.push((start, end, set)));
         }
         if !moved.is_empty() {
             let names: Option<(Name, Name)> = blocks
                 .claims(from.block)
                 .zip(blocks.claims(to.block))
                 .map(|(from, to)| (from.name.clone(), to.name.clone()));
-            if let Some((needed, produced)) = names {
-                let step = NewStep { kind: StepKind::Copy, kernel: work.name, needed: &needed, produced: &[&produced] };
+            // No path leads to a block that is nobody's buffer.
+            if let Some((needed, produced)) = names.filter(|(_, produced)| produced.serial != 0) {
+                let step = NewStep { kind: StepKind::Copy, kernel: name, needed: &needed, produced: &[&produced] };
                 let mut told: SmallVec<[RootKey; 8]> = SmallVec::new();
                 for (_, _, set) in &moved {
                     let members: SmallVec<[RootKey; 4]> = failures.roots.members(*set).map(|(key, _)| key).collect();
@@ -537,8 +563,6 @@ pub trait FailureStore {
             }
         }
         moved.into_iter().for_each(|(_, _, set)| failures.roots.release(set));
-        failures.ledger.push(Kind::Copied, point, work.name, &uses);
-        Ok(())
     }
 
     /// Opens a write scope around work of the caller's: its write set is claimed until the outcome is known, its bytes

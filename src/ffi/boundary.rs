@@ -60,18 +60,21 @@ pub(super) fn value<T>(function: &'static str, otherwise: T, body: impl FnOnce()
 }
 
 fn answer(function: &'static str, device: u32, body: impl FnOnce() -> Result) -> tg_result {
-    match guarded(function, body).flatten() {
+    let told = |error: &Error| {
+        record(function, device, error);
+        error.code() as tg_result
+    };
+    // Recorded in here, so that what crosses the guard is a number: an error is large, and success would move it too.
+    let guarded = guarded(function, || match body() {
         Ok(()) => Code::Ok as tg_result,
-        Err(error) => {
-            record(function, device, &error);
-            error.code() as tg_result
-        }
-    }
+        Err(error) => told(&error),
+    });
+    guarded.unwrap_or_else(|defect| told(&defect))
 }
 
 /// Turns a panic into an error. Which file and line it came from only a hook could tell, and hooks belong to the whole
 /// process; the function and the words of the panic are known without one.
-fn guarded<T>(function: &'static str, body: impl FnOnce() -> T) -> Result<T> {
+fn guarded<T>(function: &'static str, body: impl FnOnce() -> T) -> std::result::Result<T, Box<Error>> {
     // A panic leaves nothing behind that is seen as valid: locks do not poison, and what a body was about to change is
     // claimed by the guards it passed on its way out.
     catch_unwind(AssertUnwindSafe(|| {
@@ -84,7 +87,7 @@ fn guarded<T>(function: &'static str, body: impl FnOnce() -> T) -> Result<T> {
         let fault = Fault::new(Code::Internal, format!("a defect of the library inside {function}: {words}"));
         // Whatever a panic carried, its destructor could panic again.
         std::mem::forget(payload);
-        Error::from(fault)
+        Box::new(Error::from(fault))
     })
 }
 

@@ -39,18 +39,29 @@ pub fn conflicts(hazards: &Hazards, start: u64, end: u64, writes: bool, mut see:
     });
 }
 
-/// Records that `mark` reads, or writes, the bytes.
-pub fn record(hazards: &mut Hazards, start: u64, end: u64, writes: bool, mark: Mark) {
-    hazards.update(start, end, &mut Uncounted, |_, _, _, old| {
-        let mut hazard = old.unwrap_or_default();
+impl Hazard {
+    fn record(&mut self, writes: bool, mark: Mark) {
         if writes {
-            hazard.writer = Some(mark);
-            hazard.readers.clear();
-        } else if let Some(reader) = hazard.readers.iter_mut().find(|reader| reader.point.slot == mark.point.slot) {
+            self.writer = Some(mark);
+            self.readers.clear();
+        } else if let Some(reader) = self.readers.iter_mut().find(|reader| reader.point.slot == mark.point.slot) {
             *reader = mark;
         } else {
-            hazard.readers.push(mark);
+            self.readers.push(mark);
         }
+    }
+}
+
+/// Records that `mark` reads, or writes, the bytes.
+pub fn record(hazards: &mut Hazards, start: u64, end: u64, writes: bool, mark: Mark) {
+    // Work mostly uses the ranges that earlier work used.
+    if let Some(hazard) = hazards.exactly(start, end) {
+        hazard.record(writes, mark);
+        return;
+    }
+    hazards.update(start, end, &mut Uncounted, |_, _, _, old| {
+        let mut hazard = old.unwrap_or_default();
+        hazard.record(writes, mark);
         Some(hazard)
     });
 }

@@ -124,6 +124,11 @@ impl<S: PageSource> Pages<S> {
         &self.pages[key].page
     }
 
+    /// Whether the host may read the page, or write it, directly.
+    pub fn is_host_visible(&self, key: PageKey) -> bool {
+        self.pages[key].purpose.kind() != MemoryKind::Device
+    }
+
     /// What a page is for.
     pub fn purpose(&self, key: PageKey) -> Purpose {
         self.pages[key].purpose

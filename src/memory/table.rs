@@ -1,11 +1,11 @@
 //! The buffers of a device by handle, and the blocks behind them by key.
 
 use super::handle::{Handle, HandleKind, HandleTable};
-use super::hazard::{Hazards, Mark};
+use super::hazard::{self, Hazards, Mark};
 use super::pages::{PageLimits, Pages, Place, Purpose};
 use super::source::PageSource;
 use crate::error::Fault;
-use crate::failure::{BlockKey, Blocks, Claims};
+use crate::failure::{BlockKey, Blocks, Claims, Use};
 use slotmap::SlotMap;
 
 /// What backs one buffer: its claims, and where its bytes are.
@@ -75,6 +75,19 @@ impl<S: PageSource> Memory<S> {
             && let Some(place) = block.place
         {
             self.pages.free(place, block.hazards);
+        }
+    }
+
+    /// Records that work uses the bytes.
+    pub fn mark(&mut self, uses: &[Use], mark: Mark) {
+        for u in uses {
+            let writes = u.access.writes();
+            if (writes || u.access.needs_bytes())
+                && let Some(block) = self.blocks.get_mut(u.bytes.block)
+                && block.place.is_some()
+            {
+                hazard::record(&mut block.hazards, u.bytes.start, u.bytes.end, writes, mark);
+            }
         }
     }
 

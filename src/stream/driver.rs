@@ -124,8 +124,8 @@ pub trait Driver<B: Backend>: Send {
     ) -> Result<Mark, Fault>;
     /// After a panic while recording: the point whose earlier work is gone with the recording.
     fn discarded(&mut self, slot: u32) -> Option<Point>;
-    /// Enough was taken: the slot is to be flushed.
-    fn is_due(&self, slot: u32) -> bool;
+    /// The slot that is to be flushed because it took enough, if the last work it took made it so.
+    fn due(&mut self) -> Option<u32>;
 
     /// Puts what the slot took on its way. A recording that cannot be closed fails as a whole.
     fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)>;

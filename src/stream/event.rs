@@ -125,6 +125,7 @@ pub struct EventStreams<B: Backend> {
     stats: OrderStats,
     refusals: u64,
     max_recorded: u32,
+    due: Option<u32>,
 }
 
 impl<B: Backend> EventStreams<B> {
@@ -136,6 +137,7 @@ impl<B: Backend> EventStreams<B> {
             stats: OrderStats::default(),
             refusals: 0,
             max_recorded,
+            due: None,
         }
     }
 
@@ -188,6 +190,25 @@ impl<B: Backend> EventStreams<B> {
                 Some(wait) => wait.batch = wait.batch.max(batch),
                 None => need.waits.push(point),
             }
+        }
+    }
+
+    /// A barrier is about to be recorded: it comes after all that was submitted to the queue, and, where nothing else
+    /// is known to be enough, `waits` makes it come after the other queues too.
+    fn see_all(&mut self, slot: u32, need: &Need, waits: &mut SmallVec<[Point; 4]>) {
+        let queue = self.queue_of(slot);
+        let mut seen = self.pool.try_get_mut(slot).map(|own| std::mem::take(&mut own.seen)).unwrap_or_default();
+        for (other, theirs) in self.pool.iter() {
+            if self.queue_of(other) == queue {
+                // What is held back is submitted before this batch as well: it must not overtake it.
+                let held = need.after.iter().filter(|point| point.slot == other).map(|point| point.batch).max();
+                seen[other as usize] = theirs.settled.max(held.unwrap_or(0));
+            } else if need.everything && theirs.accepted > theirs.complete {
+                waits.push(Point { slot: other, batch: theirs.accepted });
+            }
+        }
+        if let Some(own) = self.pool.try_get_mut(slot) {
+            own.seen = seen;
         }
     }
 
@@ -257,30 +278,18 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         for_host: bool,
         commands: &[Command<'_, B>],
     ) -> Result<Mark, Fault> {
-        self.open(backend, slot)?;
-        let queue = self.queue_of(slot);
+        if self.pool.try_get(slot).is_none_or(|own| own.recording.is_none()) {
+            self.open(backend, slot)?;
+        }
         let barrier = need.barrier || need.everything;
-        let mut waits = need.waits.clone();
-        let mut seen = match self.pool.try_get_mut(slot) {
-            Some(own) if barrier => std::mem::take(&mut own.seen),
-            _ => SmallVec::new(),
-        };
+        let mut more_waits: SmallVec<[Point; 4]> = SmallVec::new();
         if barrier {
-            for (other, theirs) in self.pool.iter() {
-                if self.queue_of(other) == queue {
-                    // What is held back is submitted before this batch as well: it must not overtake it.
-                    let held = need.after.iter().filter(|point| point.slot == other).map(|point| point.batch).max();
-                    seen[other as usize] = theirs.settled.max(held.unwrap_or(0));
-                } else if need.everything && theirs.accepted > theirs.complete {
-                    waits.push(Point { slot: other, batch: theirs.accepted });
-                }
-            }
+            self.see_all(slot, need, &mut more_waits);
         }
         let refusals = self.refusals;
         let Some(own) = self.pool.try_get_mut(slot) else { unreachable!("opened above") };
         let Some(mut recording) = own.recording.take() else { unreachable!("opened above") };
         if barrier {
-            own.seen = seen;
             own.covered = own.sequence;
             backend.barrier(&mut recording);
             self.stats.barriers += 1;
@@ -288,7 +297,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         if need.everything {
             own.after_refusals = refusals;
         }
-        for wait in &waits {
+        for wait in need.waits.iter().chain(&more_waits) {
             own.seen[wait.slot as usize] = own.seen[wait.slot as usize].max(wait.batch);
             match own.waits.iter_mut().find(|known| known.slot == wait.slot) {
                 Some(known) => known.batch = known.batch.max(wait.batch),
@@ -308,6 +317,9 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         own.for_host |= for_host;
         own.recorded += 1;
         own.sequence += 1;
+        if own.recorded >= self.max_recorded {
+            self.due = Some(slot);
+        }
         Ok(Mark { point: Point { slot, batch: own.open }, sequence: own.sequence })
     }
 
@@ -324,8 +336,8 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         Some(Point { slot, batch })
     }
 
-    fn is_due(&self, slot: u32) -> bool {
-        self.pool.try_get(slot).is_some_and(|own| own.recorded >= self.max_recorded)
+    fn due(&mut self) -> Option<u32> {
+        self.due.take()
     }
 
     fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {

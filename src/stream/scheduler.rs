@@ -415,12 +415,14 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         None
     }
 
-    fn is_due(&self, _: u32) -> bool {
+    fn due(&mut self) -> Option<u32> {
         // What is held back cannot be flushed, however much it is.
         let most = self.max_tasks as usize;
-        self.queued >= most
-            && self.pool.iter().filter(|(_, own)| !self.is_held(own)).map(|(_, own)| own.tasks.len()).sum::<usize>()
-                >= most
+        if self.queued < most {
+            return None;
+        }
+        let free: usize = self.pool.iter().filter(|(_, own)| !self.is_held(own)).map(|(_, own)| own.tasks.len()).sum();
+        (free >= most).then_some(EXECUTOR)
     }
 
     fn close(&mut self, backend: &B, _: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {

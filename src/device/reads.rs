@@ -1,0 +1,384 @@
+//! Host reads, waited for at once or asked about later.
+//!
+//! A read is a copy into a block of its own and an entry of the ledger (R12). From then on what becomes of the source
+//! does not matter, and the verdict is that block's claims once the copy is over. Bytes that can be trusted go to the
+//! host as soon as somebody looks, so a read that finished has them even if the device is lost afterwards; claims go to
+//! a block without memory, for as long as the read is kept.
+
+use super::transfer::write_of;
+use super::waits::Deadline;
+use super::{Core, Device, Handle, NotHeld, Slice, Turn};
+use crate::code::Code;
+use crate::error::{Error, Fault, Result, Roots};
+use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Report, Reporting, Use};
+use crate::memory::{Block, Hazards, Purpose};
+use crate::stream::Backend;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// An asynchronous read.
+pub(super) struct Read {
+    state: State,
+    size: u64,
+    /// The serial of the buffer it was asked of, which may be gone by now.
+    source: u64,
+    /// Held while its bytes go to the host, so that nobody lets go of them meanwhile. Taken before the device's lock; the
+    /// log is not told of anything under it.
+    fetching: Arc<Mutex<()>>,
+}
+
+enum State {
+    /// The copy was enqueued. `room` is what the bytes will take on the host: a read that began has it.
+    Copying { private: BlockKey, point: Point, room: Vec<u8> },
+    /// The bytes. Whoever was lent them keeps them until the release.
+    Here(Arc<Vec<u8>>),
+    /// Some byte is claimed.
+    Unwritten(BlockKey),
+}
+
+/// What a call asks for.
+struct Asked<'a> {
+    operation: &'static str,
+    name: &'a Arc<str>,
+    stream: u64,
+    slot: u32,
+    src: Slice,
+    from: Bytes,
+    source: u64,
+}
+
+/// A copy under way, or the claims it came to before anything ran; and why, if that is a failure of its own.
+enum Begun {
+    Copying(BlockKey, Point),
+    Unwritten(BlockKey, Option<Error>),
+}
+
+impl<B: Backend> Device<B> {
+    /// Reads bytes to the host once everything enqueued before on them is complete. A failed read leaves `dst` as it
+    /// was.
+    pub fn buffer_read(&self, stream: u64, dst: &mut [u8], src: Slice, timeout_ns: u64) -> Result {
+        let deadline = Deadline::after(timeout_ns);
+        let name = self.lock().names.read.clone();
+        let asked = self.asked("tg_buffer_read", &name, stream, src, Some(dst.len()))?;
+        if dst.is_empty() {
+            return Ok(());
+        }
+        let (private, point) = match self.begin(&asked, deadline, Ok(()))? {
+            Begun::Copying(private, point) => (private, point),
+            Begun::Unwritten(verdict, failed) => {
+                return self.with(|core| {
+                    let error = failed.unwrap_or_else(|| Error::Unwritten(core.roots_for(verdict, asked.source)));
+                    core.forget(verdict);
+                    Err(error)
+                });
+            }
+        };
+        if let Err(error) = self.wait_for(point, deadline) {
+            self.with(|core| core.late_reads.push((point, private)));
+            return Err(error);
+        }
+        let found = self.with(|core| core.verdict(private, asked.source));
+        let result = found.and_then(|(page, offset)| Ok(self.backend.page_read(&page, offset, dst)?));
+        self.with(|core| core.forget(private));
+        result
+    }
+
+    /// Begins a read. It never waits for the device: where it would have to, it is `NotReady` and nothing changed. A
+    /// failure gives a live read too, whose bytes that failure claims.
+    pub fn read_begin(&self, stream: u64, src: Slice) -> (Handle, Result) {
+        match self.try_begin(stream, src) {
+            Ok((read, failed)) => (read, failed.map_or(Ok(()), Err)),
+            Err(Error::Timeout) => (Handle::default(), Err(Error::NotReady)),
+            Err(error) => (Handle::default(), Err(error)),
+        }
+    }
+
+    fn try_begin(&self, stream: u64, src: Slice) -> Result<(Handle, Option<Error>)> {
+        let name = self.lock().names.read_begin.clone();
+        let asked = self.asked("tg_read_begin", &name, stream, src, None)?;
+        let (from, size) = (asked.from, asked.from.end - asked.from.start);
+        let mut room = Vec::new();
+        let reserved = usize::try_from(size).is_ok_and(|size| room.try_reserve_exact(size).is_ok());
+        let reserved = if reserved {
+            Ok(())
+        } else {
+            Err(Fault::new(Code::OutOfHostMemory, format!("no host memory for the {size} bytes of a read")))
+        };
+        let (state, failed) = if from.start == from.end {
+            (State::Here(Arc::default()), None)
+        } else {
+            match self.begin(&asked, Deadline::after(0), reserved)? {
+                Begun::Copying(private, point) => (State::Copying { private, point, room }, None),
+                Begun::Unwritten(verdict, failed) => (State::Unwritten(verdict), failed),
+            }
+        };
+        let read = Read { state, size, source: asked.source, fetching: Arc::default() };
+        let handle = self.with(|core| core.reads.insert(read).map_err(|read| core.let_go(read)));
+        let full = |()| Fault::new(Code::LimitExceeded, "a device has at most 1048576 reads at a time");
+        Ok((handle.map_err(full)?, failed))
+    }
+
+    /// Checks what a call asks for.
+    fn asked<'a>(
+        &self,
+        operation: &'static str,
+        name: &'a Arc<str>,
+        stream: u64,
+        src: Slice,
+        given: Option<usize>,
+    ) -> Result<Asked<'a>> {
+        let mut core = self.lock();
+        let from = core.resolve(src, "src.buffer", "src.size")?;
+        if let Some(given) = given {
+            core.sized("dst_size", given, from)?;
+        }
+        core.with_memory(from.block, "src.buffer")?;
+        core.not_held(&[read_of(from)], "src")?;
+        let source = core.memory.blocks[from.block].claims.name.serial;
+        Ok(Asked { operation, name, stream, slot: core.streams.slot_of(stream), src, from, source })
+    }
+
+    /// Enqueues the copy and submits it. `room` is the failure of whatever the bytes need beyond the copy.
+    fn begin(&self, asked: &Asked<'_>, deadline: Deadline, room: std::result::Result<(), Fault>) -> Result<Begun> {
+        let &Asked { operation, name, stream, slot, src, from, .. } = asked;
+        let size = from.end - from.start;
+        let (begun, _) = self.enqueue(deadline, |core, backend| {
+            core.memory.buffers.check(src.buffer, "src.buffer")?;
+            core.not_held(&[read_of(from)], "src")?;
+            let work = core.work(operation, name, stream);
+            let lost = core.failures.is_lost();
+            if lost || core.ensure_written(&[from]).is_err() {
+                // No byte will reach the host.
+                let verdict = core.private_block(size, false);
+                let to = Bytes { block: verdict, start: 0, end: size };
+                let failed = core.fail_lost(&[write_of(to)]);
+                if !lost {
+                    core.copied(&work, None, to, from);
+                }
+                return Ok(Turn::Done(Begun::Unwritten(verdict, failed)));
+            }
+            let private = core.private_block(size, true);
+            let to = Bytes { block: private, start: 0, end: size };
+            let placed = room.clone().and_then(|()| core.place(backend, private, Purpose::StagingDown, size));
+            // The private block may be one that an earlier read let go: a write after its write, like any other.
+            let uses = [read_of(from), write_of(to)];
+            let need = core.need(slot, &uses);
+            if placed.is_ok() && !need.flush.is_empty() {
+                core.forget(private);
+                return Ok(Turn::Flush(need.flush));
+            }
+            let mut enqueued = None;
+            let result = core.copy_scope(&work, to, from, |core| {
+                core.has_room()?;
+                placed?;
+                let (place, source) = (core.place_of(to)?, core.place_of(from)?);
+                let mark = core.record_copy(backend, slot, &need, true, (place, 0), (source, from.start), size)?;
+                core.memory.mark(&uses, mark);
+                enqueued = Some(mark.point);
+                Ok(enqueued)
+            });
+            core.settle_discarded(slot);
+            Ok(Turn::Done(match (result, enqueued) {
+                (Ok(()), Some(point)) => Begun::Copying(private, point),
+                (result, _) => Begun::Unwritten(core.settled(private), result.err()),
+            }))
+        })?;
+        if let Begun::Copying(..) = begun {
+            // A refusal of the batch claims the private block, which is the verdict.
+            let _ = self.flush_slot(slot);
+        }
+        Ok(begun)
+    }
+
+    /// Whether a read is over: `Unwritten` if some byte is claimed, `NotReady` if it is not.
+    pub fn read_poll(&self, read: Handle) -> Result {
+        match self.finish_read(read, Deadline::after(0)) {
+            Err(Error::Timeout) => Err(Error::NotReady),
+            answer => answer,
+        }
+    }
+
+    /// Waits until a read is over.
+    pub fn read_wait(&self, read: Handle, timeout_ns: u64) -> Result {
+        self.finish_read(read, Deadline::after(timeout_ns))
+    }
+
+    /// The bytes of a read that is over and went well; otherwise what `read_poll` answers.
+    pub fn read_data(&self, read: Handle) -> Result<Arc<Vec<u8>>> {
+        self.read_poll(read)?;
+        self.with(|core| match &core.reads.resolve(read, "read")?.state {
+            State::Here(bytes) => Ok(bytes.clone()),
+            _ => Err(Error::NotReady),
+        })
+    }
+
+    /// A report on the bytes of a read, as far as is known.
+    pub fn read_report(&self, read: Handle) -> Result<Report> {
+        // Whatever it answers, what is known afterwards is what the report is about.
+        let _ = self.read_poll(read);
+        self.with(|core| {
+            let Read { state, source, .. } = core.reads.resolve(read, "read")?;
+            let (State::Copying { private: block, .. } | State::Unwritten(block)) = *state else {
+                return Ok(Report::empty());
+            };
+            let roots = core.roots_for(block, *source);
+            Ok(if roots.ids.is_empty() { Report::empty() } else { core.report_roots(&roots) })
+        })
+    }
+
+    /// Lets go of a read, over or not, and of its bytes. The null handle is fine.
+    pub fn read_release(&self, read: Handle) -> Result {
+        if read.is_null() {
+            return Ok(());
+        }
+        let fetching = self.fetching(read)?;
+        let _nobody_else = fetching.lock();
+        let mut core = self.lock();
+        core.reads.check(read, "read")?;
+        if let Some(read) = core.reads.remove(read) {
+            core.let_go(read);
+        }
+        Ok(())
+    }
+
+    fn fetching(&self, read: Handle) -> Result<Arc<Mutex<()>>> {
+        self.with(|core| Ok(core.reads.resolve(read, "read")?.fetching.clone()))
+    }
+
+    /// Waits for the copy and takes its bytes to the host.
+    fn finish_read(&self, read: Handle, deadline: Deadline) -> Result {
+        let copying = self.with(|core| match core.reads.resolve(read, "read")?.state {
+            State::Copying { point, .. } => Ok::<_, Error>(Some(point)),
+            _ => Ok(None),
+        })?;
+        if let Some(point) = copying {
+            match self.wait_for(point, deadline) {
+                // The loss claimed the bytes: the verdict says so.
+                Err(Error::Failed(fault, _)) if fault.code == Code::DeviceLost => {}
+                answer => answer?,
+            }
+        }
+        let fetching = self.fetching(read)?;
+        let _nobody_else = fetching.lock();
+        let found = self.lock().fetch(read)?;
+        let Some(Found { private, page, offset, size, mut room }) = found else {
+            return Ok(());
+        };
+        // There is room already: this cannot fail.
+        room.resize(size, 0);
+        let fetched = self.backend.page_read(&page, offset, &mut room);
+        drop(page);
+        let mut core = self.lock();
+        match (core.reads.get_mut(read).map(|entry| &mut entry.state), &fetched) {
+            (Some(state), Ok(())) => {
+                *state = State::Here(Arc::new(room));
+                core.forget(private);
+            }
+            (Some(State::Copying { room: kept, .. }), Err(_)) => {
+                room.clear();
+                *kept = room;
+            }
+            _ => {}
+        }
+        drop(core);
+        Ok(fetched?)
+    }
+}
+
+/// Where a read's bytes lie, and the room for them on the host.
+struct Found<P> {
+    private: BlockKey,
+    page: Arc<P>,
+    offset: u64,
+    size: usize,
+    room: Vec<u8>,
+}
+
+fn read_of(bytes: Bytes) -> Use {
+    Use { bytes, access: Access::Read }
+}
+
+impl<B: Backend> Core<B> {
+    /// A block that is nobody's buffer.
+    fn private_block(&mut self, size: u64, device_memory: bool) -> BlockKey {
+        let name = Name { noun: "buffer", serial: 0, label: self.names.none.clone() };
+        let claims = self.failures.new_block(name, size, device_memory, None);
+        self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None })
+    }
+
+    /// The claims of a private block, in a block that has no memory to lose.
+    fn settled(&mut self, private: BlockKey) -> BlockKey {
+        let end = self.memory.blocks[private].claims.size;
+        let verdict = self.private_block(end, false);
+        let name = self.names.none.clone();
+        let all = |block| Bytes { block, start: 0, end };
+        self.hand_over(&name, all(verdict), all(private));
+        self.forget(private);
+        verdict
+    }
+
+    /// The roots on a block of a read, as an answer about its source.
+    fn roots_for(&self, block: BlockKey, source: u64) -> Roots {
+        let end = self.memory.blocks.get(block).map_or(0, |block| block.claims.size);
+        let mut roots = self.ensure_written(&[Bytes { block, start: 0, end }]).err().unwrap_or_default();
+        roots.asked.clear();
+        roots.asked.push(source);
+        roots
+    }
+
+    /// What a copy that is over came to: where its bytes lie, or the roots.
+    fn verdict(&mut self, private: BlockKey, source: u64) -> Result<(Arc<B::Page>, u64)> {
+        self.reconcile(private);
+        let roots = self.roots_for(private, source);
+        if !roots.ids.is_empty() {
+            return Err(Error::Unwritten(roots));
+        }
+        let place = self.memory.blocks.get(private).and_then(|block| block.place);
+        let place = place.ok_or_else(|| Fault::new(Code::Internal, "a read has no memory of its own"))?;
+        Ok((self.memory.pages.page(place.page).clone(), place.offset))
+    }
+
+    /// What is left to be fetched of a read; nothing if its bytes are here.
+    fn fetch(&mut self, read: Handle) -> Result<Option<Found<B::Page>>> {
+        let &Read { ref state, source, size, .. } = self.reads.resolve(read, "read")?;
+        let (private, point) = match *state {
+            State::Here(_) => return Ok(None),
+            State::Unwritten(verdict) => return Err(Error::Unwritten(self.roots_for(verdict, source))),
+            State::Copying { private, point, .. } => (private, point),
+        };
+        if !self.streams.is_complete(point) && !self.failures.is_lost() {
+            return Err(Error::NotReady);
+        }
+        let found = self.verdict(private, source);
+        let settled = match found {
+            Err(Error::Unwritten(_)) => Some(self.settled(private)),
+            _ => None,
+        };
+        let Some(entry) = self.reads.get_mut(read) else { return Ok(None) };
+        if let Some(verdict) = settled {
+            entry.state = State::Unwritten(verdict);
+        }
+        let (page, offset) = found?;
+        match &mut entry.state {
+            State::Copying { room, .. } => {
+                let room = std::mem::take(room);
+                Ok(Some(Found { private, page, offset, size: size as usize, room }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn let_go(&mut self, read: Read) {
+        match read.state {
+            State::Copying { private, point, .. } => self.late_reads.push((point, private)),
+            State::Here(_) => {}
+            State::Unwritten(verdict) => self.forget(verdict),
+        }
+    }
+
+    /// The device goes away, and every read with it.
+    pub(super) fn forget_reads(&mut self) {
+        let reads: Vec<_> = self.reads.iter().map(|(handle, _)| handle).collect();
+        reads.into_iter().for_each(|read| drop(self.reads.remove(read)));
+    }
+}
