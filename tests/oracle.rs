@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tidegate::code::Code;
 use tidegate::device::{
-    BufferDesc, BufferMemory, Claim, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid, Scheduling,
-    ScopeDesc, Settings, Slice, SliceUse, WHOLE,
+    BufferDesc, BufferMemory, Claim, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid,
+    Scheduling, ScopeDesc, Settings, Slice, SliceUse, WHOLE,
 };
 use tidegate::error::{Error, Result as Answer, Roots};
 use tidegate::failure::Access;
@@ -202,7 +202,9 @@ impl World {
             let root = root.map_or(u64::MAX - i as u64, |failure| failure.id);
             self.note(format!("    refused: recording {} ({}), root {root}", refusal.recording, refusal.message));
             let calls = match self.scheduled {
-                true => holds.iter().filter(|held| held.0 == refusal.recording).flat_map(|held| held.1.clone()).collect(),
+                true => {
+                    holds.iter().filter(|held| held.0 == refusal.recording).flat_map(|held| held.1.clone()).collect()
+                }
                 false => vec![refusal.recording],
             };
             self.model.late_failure(&calls, root);
@@ -595,9 +597,9 @@ impl World {
         let inputs = self.rng.below(3) as usize;
         let mut truth = vec![Access::Read; inputs];
         let mut seen = truth.clone();
-        for input in 0..inputs {
+        for access in &mut truth {
             if self.rng.one_in(4) {
-                truth[input] = Access::None;
+                *access = Access::None;
             }
         }
         let mut program = Program::new(&[]);
@@ -622,8 +624,8 @@ impl World {
             truth.push(is);
             seen.push(module);
             let mut terms = Vec::new();
-            for input in 0..inputs {
-                let part = truth[input] == Access::None || self.rng.one_in(3);
+            for (input, access) in truth.iter().take(inputs).enumerate() {
+                let part = *access == Access::None || self.rng.one_in(3);
                 let window = match part {
                     true => Window { lo: self.rng.below(16), len: self.rng.between(1, 24) },
                     false => Window::ALL,

@@ -173,7 +173,8 @@ impl Stage {
         let pace = *rng.pick(&[Pace::Lazy, Pace::Random, Pace::Random, Pace::Eager]);
         let options = Options::new(rng.next(), rng.between(1, 3) as usize).pace(pace);
         let slots = rng.between(1, 6) as u32;
-        let scheduling = *rng.pick(&[Scheduling::Event, Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence]);
+        let scheduling =
+            *rng.pick(&[Scheduling::Event, Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence]);
         let (max_recorded, max_tasks) = (*rng.pick(&[1, 3, 1024]), *rng.pick(&[1, 3, 256]));
         let rig = Rig::new(options, Settings { slots, scheduling, max_recorded, max_tasks, ..settings() });
         let (triple, nine, increment) = (rig.kernel(&triple()), rig.kernel(&nine()), rig.kernel(&increment()));
