@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tidegate::code::Code;
 use tidegate::device::{
-    BufferDesc, BufferMemory, Claim, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid, Scheduling,
-    ScopeDesc, Settings, Slice, SliceUse, WHOLE,
+    BufferDesc, BufferMemory, Claim, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid,
+    Scheduling, ScopeDesc, Settings, Slice, SliceUse, WHOLE,
 };
 use tidegate::error::{Error, Result as Answer, Roots};
 use tidegate::failure::Access;
@@ -202,7 +202,9 @@ impl World {
             let root = root.map_or(u64::MAX - i as u64, |failure| failure.id);
             self.note(format!("    refused: recording {} ({}), root {root}", refusal.recording, refusal.message));
             let calls = match self.scheduled {
-                true => holds.iter().filter(|held| held.0 == refusal.recording).flat_map(|held| held.1.clone()).collect(),
+                true => {
+                    holds.iter().filter(|held| held.0 == refusal.recording).flat_map(|held| held.1.clone()).collect()
+                }
                 false => vec![refusal.recording],
             };
             self.model.late_failure(&calls, root);
