@@ -597,9 +597,9 @@ impl World {
         let inputs = self.rng.below(3) as usize;
         let mut truth = vec![Access::Read; inputs];
         let mut seen = truth.clone();
-        for input in 0..inputs {
+        for access in &mut truth {
             if self.rng.one_in(4) {
-                truth[input] = Access::None;
+                *access = Access::None;
             }
         }
         let mut program = Program::new(&[]);
@@ -624,8 +624,8 @@ impl World {
             truth.push(is);
             seen.push(module);
             let mut terms = Vec::new();
-            for input in 0..inputs {
-                let part = truth[input] == Access::None || self.rng.one_in(3);
+            for (input, access) in truth.iter().take(inputs).enumerate() {
+                let part = *access == Access::None || self.rng.one_in(3);
                 let window = match part {
                     true => Window { lo: self.rng.below(16), len: self.rng.between(1, 24) },
                     false => Window::ALL,
