@@ -467,18 +467,21 @@ fn a_refused_write_does_not_hide_what_the_next_one_comes_after() {
 
 #[test]
 fn a_page_is_not_given_back_under_work_that_a_refused_write_hides() {
-    let rig = Rig::new(Options::new(3, 1).pace(Pace::Lazy), Settings { isolate_buffers: true, ..settings() });
-    let (source, buffer) = (rig.filled(64, 2), rig.buffer(64));
-    rig.device.wait(FOREVER).expect("a wait");
-    rig.device.buffer_copy(1, whole(buffer), whole(source)).expect("a copy");
-    rig.device.buffer_fill(2, whole(buffer), 1, 1).expect("a fill");
-    rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
-    rig.device.stream_flush(2).expect_err("a refusal");
-    rig.device.buffer_destroy(buffer).expect("a destroy");
-    rig.device.trim().expect("a trim");
-    rig.device.wait(FOREVER).expect("a wait");
-    rig.assert_ordered();
-    assert!(rig.device.trim().expect("a trim") >= 64);
+    for scheduling in [Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence] {
+        let options = Options::new(3, 1).pace(Pace::Lazy);
+        let rig = Rig::new(options, Settings { isolate_buffers: true, scheduling, ..settings() });
+        let (source, buffer) = (rig.filled(64, 2), rig.buffer(64));
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.buffer_copy(1, whole(buffer), whole(source)).expect("a copy");
+        rig.device.buffer_fill(2, whole(buffer), 1, 1).expect("a fill");
+        rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+        rig.device.stream_flush(2).expect_err("a refusal");
+        rig.device.buffer_destroy(buffer).expect("a destroy");
+        rig.device.trim().expect("a trim");
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.assert_ordered();
+        assert!(rig.device.trim().expect("a trim") >= 64);
+    }
 }
 
 #[test]
