@@ -9,7 +9,7 @@ use host::checker::{Checker, Event, Recorded, Touch};
 use host::rig::{Rig, add, increment, nine, part, settings, silent, triple, whole, with};
 use std::sync::mpsc;
 use tidegate::code::Code;
-use tidegate::device::{BufferDesc, BufferMemory, FOREVER, Handle, Settings};
+use tidegate::device::{BufferDesc, BufferMemory, FOREVER, Handle, Scheduling, Settings};
 use tidegate::failure::{Access, Point};
 use tidegate::memory::MemoryKind;
 
@@ -173,7 +173,10 @@ impl Stage {
         let pace = *rng.pick(&[Pace::Lazy, Pace::Random, Pace::Random, Pace::Eager]);
         let options = Options::new(rng.next(), rng.between(1, 3) as usize).pace(pace);
         let slots = rng.between(1, 6) as u32;
-        let rig = Rig::new(options, Settings { slots, max_recorded: *rng.pick(&[1, 3, 1024]), ..settings() });
+        let scheduling =
+            *rng.pick(&[Scheduling::Event, Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence]);
+        let (max_recorded, max_tasks) = (*rng.pick(&[1, 3, 1024]), *rng.pick(&[1, 3, 256]));
+        let rig = Rig::new(options, Settings { slots, scheduling, max_recorded, max_tasks, ..settings() });
         let (triple, nine, increment) = (rig.kernel(&triple()), rig.kernel(&nine()), rig.kernel(&increment()));
         let elsewhere = rig.filled(SIZE, 0);
         Stage { rig, rng, triple, nine, increment, elsewhere }
@@ -357,6 +360,39 @@ fn independent_launches_get_no_barrier_and_no_wait() {
         rig.device.wait(FOREVER).expect("a wait");
         let counts = rig.backend().counts();
         assert_eq!((counts.commands, counts.barriers, counts.waits), (42, 0, 0), "on {queues} queues");
+        rig.assert_ordered();
+    }
+}
+
+#[test]
+fn independent_launches_get_no_barrier_under_a_scheduler_either() {
+    for scheduling in [Scheduling::Interleave, Scheduling::Sequence] {
+        let rig = Rig::new(Options::new(5, 1), Settings { scheduling, ..settings() });
+        let (kernel, input) = (rig.kernel(&triple()), rig.buffer(64));
+        for stream in 0..40 {
+            let out = rig.buffer(64);
+            rig.launch_on(stream % 5, kernel, &[silent(whole(input)), silent(whole(out))], &[]).expect("a launch");
+        }
+        rig.device.wait(FOREVER).expect("a wait");
+        let counts = rig.backend().counts();
+        assert_eq!((counts.commands, counts.barriers, counts.submits), (40, 0, 1), "{scheduling:?}");
+        rig.assert_ordered();
+    }
+}
+
+#[test]
+fn interleaving_serves_a_step_of_every_stream_with_one_barrier() {
+    for (scheduling, barriers) in [(Scheduling::Interleave, 3), (Scheduling::Sequence, 12)] {
+        let rig = Rig::new(Options::new(5, 1), Settings { scheduling, slots: 4, ..settings() });
+        let kernel = rig.kernel(&increment());
+        let buffers = [rig.buffer(64), rig.buffer(64), rig.buffer(64), rig.buffer(64)];
+        for _ in 0..4 {
+            for (stream, buffer) in buffers.iter().enumerate() {
+                rig.launch_on(stream as u64, kernel, &[silent(whole(*buffer))], &[]).expect("a launch");
+            }
+        }
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(rig.backend().counts().barriers, barriers, "{scheduling:?}");
         rig.assert_ordered();
     }
 }
