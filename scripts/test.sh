@@ -126,11 +126,22 @@ configure_c_tests() { # BUILD [OPTION...]
     cmake -S c_tests -B "$build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" "$@"
     cmake --build "$build" -j "$jobs"
 }
-run_c_tests() { ctest --test-dir "$1" -j "$jobs" --output-on-failure --no-tests=error; }
+run_c_tests() {
+    local build=$1
+    shift
+    ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error "$@"
+}
 
 c_tests() {
     configure_c_tests "$out/c_tests" -DCMAKE_BUILD_TYPE=Debug
     run_c_tests "$out/c_tests"
+}
+# A second driver by other people: it has no push descriptors and no robustness2.
+c_tests_swiftshader() {
+    local driver_file
+    driver_file=$(bash scripts/swiftshader.sh)
+    configure_c_tests "$out/c_tests" -DCMAKE_BUILD_TYPE=Debug -DTG_SWIFTSHADER="$driver_file"
+    run_c_tests "$out/c_tests" -L '^swiftshader$'
 }
 c_tests_sanitized() {
     configure_c_tests "$out/c_tests_sanitized" -DCMAKE_BUILD_TYPE=Debug -DTG_SANITIZE=ON
@@ -138,7 +149,7 @@ c_tests_sanitized() {
 }
 
 export root out prefix jobs
-export -f scripts_parse rust_tests package package_files symbols configure_c_tests run_c_tests c_tests c_tests_sanitized
+export -f scripts_parse rust_tests package package_files symbols configure_c_tests run_c_tests c_tests c_tests_swiftshader c_tests_sanitized
 
 step "scripts" scripts_parse || true
 step "format" cargo fmt --check -- --color never || true
@@ -151,6 +162,7 @@ step "package files" package_files || true
 step "symbols" symbols || true
 step "consumers" bash c_tests/consumer/run.sh "$prefix" "$out/consumers" || true
 step "c tests" c_tests || true
+step "c tests swiftshader" c_tests_swiftshader || true
 step "c tests sanitized" c_tests_sanitized || true
 step "demo" env TIDEGATE_PREFIX="$prefix" bash scripts/demo.sh || true
 finish

@@ -10,11 +10,12 @@ use host::Rng;
 use host::backend::{Call, HostBackend, Options, Pace, fault};
 use host::model::{Model, Run, Set, Span, Use, writes};
 use host::program::{Operation, Program, Term, Window};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tidegate::code::Code;
 use tidegate::device::{
-    BufferDesc, BufferMemory, Claim, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid, ScopeDesc,
-    Settings, Slice, SliceUse, WHOLE,
+    BufferDesc, BufferMemory, Claim, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid,
+    Scheduling, ScopeDesc, Settings, Slice, SliceUse, WHOLE,
 };
 use tidegate::error::{Error, Result as Answer, Roots};
 use tidegate::failure::Access;
@@ -65,6 +66,11 @@ struct World {
     track: bool,
     /// So little work may be unfinished that a call may have to wait for room first.
     capped: bool,
+    /// Work is queued on the host first.
+    scheduled: bool,
+    /// What is queued, by number, with how many commands.
+    queued: VecDeque<(u64, usize)>,
+    calls: u64,
     buffers: Vec<Buffer>,
     kernels: Vec<Kernel>,
     scopes: Vec<Scope>,
@@ -76,10 +82,10 @@ struct World {
 
 /// What a call left behind at the device's door.
 struct Seen {
-    /// The recording its commands went to.
+    /// The recording its commands went to; under a scheduler a number of its own.
     recording: Option<u64>,
-    /// Refused recordings, with the root of each.
-    refused: Vec<(u64, u64)>,
+    /// What was refused together, with its root.
+    refused: Vec<(Vec<u64>, u64)>,
     /// An injected fault was met.
     fired: bool,
 }
@@ -105,7 +111,14 @@ impl World {
         let track = rng.one_in(3);
         let settings = Settings {
             slots: rng.between(1, 4) as u32,
+            scheduling: *rng.pick(&[
+                Scheduling::Event,
+                Scheduling::Event,
+                Scheduling::Interleave,
+                Scheduling::Sequence,
+            ]),
             max_recorded: *rng.pick(&[1, 2, 5, 1024]),
+            max_tasks: *rng.pick(&[1, 3, 256]),
             max_pending: *rng.pick(&[4, 50, 1 << 16]),
             staging_size: *rng.pick(&[4096, 1 << 20]),
             track_uninitialized: track,
@@ -113,6 +126,7 @@ impl World {
             ..Settings::default()
         };
         let capped = settings.max_pending < 1000;
+        let scheduled = settings.scheduling != Scheduling::Event;
         let streams = vec![0, 1, 2, rng.next() | 1 << 40, rng.next() | 1 << 50];
         let device = Device::new(HostBackend::new(options), 1, settings, Some(tracing::Dispatch::none()));
         World {
@@ -122,6 +136,9 @@ impl World {
             streams,
             track,
             capped,
+            scheduled,
+            queued: VecDeque::new(),
+            calls: 0,
             buffers: Vec::new(),
             kernels: Vec::new(),
             scopes: Vec::new(),
@@ -140,23 +157,58 @@ impl World {
         self.trace.push(what);
     }
 
-    /// Gathers what the call just made did, and tells the model of refusals.
+    /// Gathers what a call that is no work did, and tells the model of refusals.
     fn seen(&mut self) -> Seen {
+        self.seen_work(0, false)
+    }
+
+    /// Gathers what the call just made did; it was to give the device so many commands, and succeeded or not. Under a
+    /// scheduler they may come later, with all that is queued then: which calls a recording holds follows from how many
+    /// commands it holds.
+    fn seen_work(&mut self, commands: usize, ok: bool) -> Seen {
         let backend = self.device.backend();
-        let mut touched = backend.take_touched();
-        touched.dedup();
+        let touched = backend.take_touched();
         let refusals = backend.take_refusals();
         let fired = backend.fired();
-        let mut seen = Seen { recording: touched.last().copied(), refused: Vec::new(), fired: fired != self.fired };
+        let mut seen = Seen { recording: None, refused: Vec::new(), fired: fired != self.fired };
         self.fired = fired;
+        let mut holds: Vec<(u64, Vec<u64>)> = Vec::new();
+        if self.scheduled {
+            self.calls += 1;
+            let before: usize = self.queued.iter().map(|(_, commands)| commands).sum();
+            if commands > 0 && (ok || touched.len() >= before + commands) {
+                self.queued.push_back((self.calls, commands));
+                seen.recording = Some(self.calls);
+            }
+            for part in touched.chunk_by(|a, b| a == b) {
+                let (mut calls, mut left) = (Vec::new(), part.len());
+                while let Some(&(call, commands)) = self.queued.front()
+                    && commands <= left
+                {
+                    self.queued.pop_front();
+                    left -= commands;
+                    calls.push(call);
+                }
+                assert_eq!(left, 0, "recording {} holds commands nobody asked for", part[0]);
+                holds.push((part[0], calls));
+            }
+        } else {
+            seen.recording = touched.last().copied();
+        }
         for (i, refusal) in refusals.iter().filter(|refusal| !refusal.accepted_later).enumerate() {
             let report = self.device.report_device();
             let root = report.failures.iter().find(|failure| failure.message.contains(&refusal.message));
             // One that nothing carries is gone: an id that no byte may have.
             let root = root.map_or(u64::MAX - i as u64, |failure| failure.id);
             self.note(format!("    refused: recording {} ({}), root {root}", refusal.recording, refusal.message));
-            self.model.late_failure(refusal.recording, root);
-            seen.refused.push((refusal.recording, root));
+            let calls = match self.scheduled {
+                true => {
+                    holds.iter().filter(|held| held.0 == refusal.recording).flat_map(|held| held.1.clone()).collect()
+                }
+                false => vec![refusal.recording],
+            };
+            self.model.late_failure(&calls, root);
+            seen.refused.push((calls, root));
         }
         seen
     }
@@ -166,10 +218,11 @@ impl World {
         &mut self,
         uses: &[Use],
         kernel: &Set,
+        commands: usize,
         answer: Answer,
         ran: impl FnOnce(&mut Model, Option<u64>),
     ) -> Checked {
-        let seen = self.seen();
+        let seen = self.seen_work(commands, answer.is_ok());
         if self.model.held(uses) {
             return match answer {
                 Err(Error::Misuse(misuse)) if misuse.code == Code::WrongState => Ok(()),
@@ -180,9 +233,9 @@ impl World {
         match answer {
             Ok(()) if found.is_empty() => {
                 ran(&mut self.model, seen.recording);
-                for (recording, root) in seen.refused {
-                    if Some(recording) == seen.recording {
-                        self.model.late_failure(recording, root);
+                for (calls, root) in seen.refused {
+                    if seen.recording.is_some_and(|own| calls.contains(&own)) {
+                        self.model.late_failure(&calls, root);
                     }
                 }
                 Ok(())
@@ -398,7 +451,7 @@ impl World {
         if span.len() == 0 {
             return self.nothing(answer);
         }
-        self.judge(&[Use { span, access: Access::Write }], &Set::new(), answer, |model, recording| {
+        self.judge(&[Use { span, access: Access::Write }], &Set::new(), 1, answer, |model, recording| {
             model.write(span, bytes.into_iter(), recording);
         })
     }
@@ -422,7 +475,13 @@ impl World {
             return self.nothing(answer);
         }
         let bytes = pattern.to_le_bytes().into_iter().take(size as usize).cycle();
-        self.judge(&[Use { span, access: Access::Write }], &Set::new(), answer, |model, recording| {
+        // Whole words are filled; what is left at either end is copied.
+        let (first, last) = (span.start.next_multiple_of(4).min(span.end), span.end / 4 * 4);
+        let commands = match first < last {
+            true => 1 + usize::from(span.start < first) + usize::from(last < span.end),
+            false => 1,
+        };
+        self.judge(&[Use { span, access: Access::Write }], &Set::new(), commands, answer, |model, recording| {
             model.write(span, bytes, recording);
         })
     }
@@ -444,11 +503,11 @@ impl World {
         }
         let uses = [Use { span: to, access: Access::Write }, Use { span: from, access: Access::Read }];
         if self.model.held(&uses) || [from, to].iter().any(|s| !self.model.buffers[s.buffer].unallocated.is_empty()) {
-            return self.judge(&uses, &Set::new(), answer, |_, _| {});
+            return self.judge(&uses, &Set::new(), 1, answer, |_, _| {});
         }
         // A copy runs over claimed bytes (R10): the judge must not look for them.
         let only = [Use { span: to, access: Access::Write }];
-        self.judge(&only, &Set::new(), answer, |model, recording| model.copy(to, from, recording))
+        self.judge(&only, &Set::new(), 1, answer, |model, recording| model.copy(to, from, recording))
     }
 
     fn taint(&mut self) -> Checked {
@@ -527,7 +586,7 @@ impl World {
                 provisional = Some(self.device.first_failure(&written).map_err(|e| format!("{e:?}"))?);
             }
         }
-        self.judge(&uses, &Set::new(), answer.map(|_| ()), |model, _| model.scope_begin(number, &uses, provisional))
+        self.judge(&uses, &Set::new(), 0, answer.map(|_| ()), |model, _| model.scope_begin(number, &uses, provisional))
     }
 
     fn given(&mut self, uses: &[Use]) -> Vec<SliceUse> {
@@ -538,9 +597,9 @@ impl World {
         let inputs = self.rng.below(3) as usize;
         let mut truth = vec![Access::Read; inputs];
         let mut seen = truth.clone();
-        for input in 0..inputs {
+        for access in &mut truth {
             if self.rng.one_in(4) {
-                truth[input] = Access::None;
+                *access = Access::None;
             }
         }
         let mut program = Program::new(&[]);
@@ -565,8 +624,8 @@ impl World {
             truth.push(is);
             seen.push(module);
             let mut terms = Vec::new();
-            for input in 0..inputs {
-                let part = truth[input] == Access::None || self.rng.one_in(3);
+            for (input, access) in truth.iter().take(inputs).enumerate() {
+                let part = *access == Access::None || self.rng.one_in(3);
                 let window = match part {
                     true => Window { lo: self.rng.below(16), len: self.rng.between(1, 24) },
                     false => Window::ALL,
@@ -733,7 +792,7 @@ impl World {
         }
         let run =
             Run { program: &shape.program, bindings: spans, push, counts: counts.map(|span| (span, MOST_GROUPS)) };
-        self.judge(&uses, &broken, answer, |model, recording| model.launch(&uses, &run, recording))
+        self.judge(&uses, &broken, 1, answer, |model, recording| model.launch(&uses, &run, recording))
     }
 
     fn flush_or_wait(&mut self) -> Checked {
@@ -785,6 +844,10 @@ impl World {
             Call::PageCreate,
             Call::PageWrite,
         ]);
+        // Under a scheduler the call that meets such a fault is not the one that asked for the work.
+        if self.scheduled && matches!(call, Call::Begin | Call::Launch) {
+            return Ok(());
+        }
         let (code, times) = match self.rng.below(3) {
             0 => (Code::OutOfDeviceMemory, self.rng.between(1, 2)),
             1 => (Code::OutOfHostMemory, self.rng.between(1, 2)),
@@ -896,7 +959,8 @@ impl World {
         let answer = self.device.buffer_read(stream, &mut out, slice, if hurried { 1 } else { FOREVER });
         self.device.backend().hold(false);
         self.note(format!("read {span:?} on {stream}, hurried: {hurried} -> {answer:?}"));
-        let seen = self.seen();
+        // A read flushes what it asks for: whether it came to that shows in what was recorded.
+        let seen = self.seen_work(usize::from(span.len() > 0), false);
         if span.len() == 0 {
             return answer.map_err(|e| format!("nothing was to be read, but the answer was {e:?}"));
         }
@@ -910,7 +974,7 @@ impl World {
             };
         }
         let expected = self.model.roots([span]);
-        let own = seen.refused.iter().any(|(recording, _)| Some(*recording) == seen.recording);
+        let own = seen.refused.iter().any(|(calls, _)| seen.recording.is_some_and(|own| calls.contains(&own)));
         match answer {
             Err(Error::Timeout) if hurried && (expected.is_empty() || self.capped || !seen.refused.is_empty()) => {
                 Ok(())

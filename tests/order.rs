@@ -9,7 +9,7 @@ use host::checker::{Checker, Event, Recorded, Touch};
 use host::rig::{Rig, add, increment, nine, part, settings, silent, triple, whole, with};
 use std::sync::mpsc;
 use tidegate::code::Code;
-use tidegate::device::{BufferDesc, BufferMemory, FOREVER, Handle, Settings};
+use tidegate::device::{BufferDesc, BufferMemory, FOREVER, Handle, Scheduling, Settings};
 use tidegate::failure::{Access, Point};
 use tidegate::memory::MemoryKind;
 
@@ -173,7 +173,10 @@ impl Stage {
         let pace = *rng.pick(&[Pace::Lazy, Pace::Random, Pace::Random, Pace::Eager]);
         let options = Options::new(rng.next(), rng.between(1, 3) as usize).pace(pace);
         let slots = rng.between(1, 6) as u32;
-        let rig = Rig::new(options, Settings { slots, max_recorded: *rng.pick(&[1, 3, 1024]), ..settings() });
+        let scheduling =
+            *rng.pick(&[Scheduling::Event, Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence]);
+        let (max_recorded, max_tasks) = (*rng.pick(&[1, 3, 1024]), *rng.pick(&[1, 3, 256]));
+        let rig = Rig::new(options, Settings { slots, scheduling, max_recorded, max_tasks, ..settings() });
         let (triple, nine, increment) = (rig.kernel(&triple()), rig.kernel(&nine()), rig.kernel(&increment()));
         let elsewhere = rig.filled(SIZE, 0);
         Stage { rig, rng, triple, nine, increment, elsewhere }
@@ -362,6 +365,39 @@ fn independent_launches_get_no_barrier_and_no_wait() {
 }
 
 #[test]
+fn independent_launches_get_no_barrier_under_a_scheduler_either() {
+    for scheduling in [Scheduling::Interleave, Scheduling::Sequence] {
+        let rig = Rig::new(Options::new(5, 1), Settings { scheduling, ..settings() });
+        let (kernel, input) = (rig.kernel(&triple()), rig.buffer(64));
+        for stream in 0..40 {
+            let out = rig.buffer(64);
+            rig.launch_on(stream % 5, kernel, &[silent(whole(input)), silent(whole(out))], &[]).expect("a launch");
+        }
+        rig.device.wait(FOREVER).expect("a wait");
+        let counts = rig.backend().counts();
+        assert_eq!((counts.commands, counts.barriers, counts.submits), (40, 0, 1), "{scheduling:?}");
+        rig.assert_ordered();
+    }
+}
+
+#[test]
+fn interleaving_serves_a_step_of_every_stream_with_one_barrier() {
+    for (scheduling, barriers) in [(Scheduling::Interleave, 3), (Scheduling::Sequence, 12)] {
+        let rig = Rig::new(Options::new(5, 1), Settings { scheduling, slots: 4, ..settings() });
+        let kernel = rig.kernel(&increment());
+        let buffers = [rig.buffer(64), rig.buffer(64), rig.buffer(64), rig.buffer(64)];
+        for _ in 0..4 {
+            for (stream, buffer) in buffers.iter().enumerate() {
+                rig.launch_on(stream as u64, kernel, &[silent(whole(*buffer))], &[]).expect("a launch");
+            }
+        }
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(rig.backend().counts().barriers, barriers, "{scheduling:?}");
+        rig.assert_ordered();
+    }
+}
+
+#[test]
 fn one_barrier_serves_all_hazards_known_when_it_is_recorded() {
     let rig = Rig::default();
     let kernel = rig.kernel(&triple());
@@ -431,18 +467,21 @@ fn a_refused_write_does_not_hide_what_the_next_one_comes_after() {
 
 #[test]
 fn a_page_is_not_given_back_under_work_that_a_refused_write_hides() {
-    let rig = Rig::new(Options::new(3, 1).pace(Pace::Lazy), Settings { isolate_buffers: true, ..settings() });
-    let (source, buffer) = (rig.filled(64, 2), rig.buffer(64));
-    rig.device.wait(FOREVER).expect("a wait");
-    rig.device.buffer_copy(1, whole(buffer), whole(source)).expect("a copy");
-    rig.device.buffer_fill(2, whole(buffer), 1, 1).expect("a fill");
-    rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
-    rig.device.stream_flush(2).expect_err("a refusal");
-    rig.device.buffer_destroy(buffer).expect("a destroy");
-    rig.device.trim().expect("a trim");
-    rig.device.wait(FOREVER).expect("a wait");
-    rig.assert_ordered();
-    assert!(rig.device.trim().expect("a trim") >= 64);
+    for scheduling in [Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence] {
+        let options = Options::new(3, 1).pace(Pace::Lazy);
+        let rig = Rig::new(options, Settings { isolate_buffers: true, scheduling, ..settings() });
+        let (source, buffer) = (rig.filled(64, 2), rig.buffer(64));
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.buffer_copy(1, whole(buffer), whole(source)).expect("a copy");
+        rig.device.buffer_fill(2, whole(buffer), 1, 1).expect("a fill");
+        rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+        rig.device.stream_flush(2).expect_err("a refusal");
+        rig.device.buffer_destroy(buffer).expect("a destroy");
+        rig.device.trim().expect("a trim");
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.assert_ordered();
+        assert!(rig.device.trim().expect("a trim") >= 64);
+    }
 }
 
 #[test]

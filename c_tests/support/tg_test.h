@@ -7,7 +7,10 @@
  *     }
  *
  * A CHECK that fails prints both values and the test goes on; a helper that cannot do its work ends it. What test_device
- * and test_device_with made is destroyed after the body, and a validation message on any of them fails the test. */
+ * and test_device_with made is destroyed after the body, and a validation message on any of them fails the test.
+ *
+ * In the environment, TG_TEST_PROFILE presents the device as other hardware, and TG_TEST_SHIM=above makes calls of Vulkan
+ * fail on request; both as shim/tg_shim.h says. TG_TEST_VERBOSE prints what the device logs. */
 #ifndef TG_TEST_H
 #define TG_TEST_H
 

@@ -97,7 +97,7 @@ impl<B: Backend> Device<B> {
         self.with(|core| {
             core.refresh(&self.backend)?;
             let Core { memory, streams, .. } = core;
-            Ok(memory.pages.trim(&self.backend, |mark| streams.is_complete(mark.point)))
+            Ok(memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point)))
         })
     }
 }

@@ -232,7 +232,7 @@ impl<B: Backend> Core<B> {
         size: u64,
     ) -> std::result::Result<(), Fault> {
         let Core { memory, streams, .. } = self;
-        memory.place(backend, block, purpose, size, |mark| streams.is_complete(mark.point))
+        memory.place(backend, block, purpose, size, |mark| streams.is_past(mark.point))
     }
 
     /// Writes no operation without its work's name.
@@ -489,7 +489,7 @@ impl<B: Backend> Device<B> {
                 self.with(|core| {
                     let _ = core.refresh(&self.backend);
                     let Core { memory, streams, .. } = core;
-                    memory.pages.trim(&self.backend, |mark| streams.is_complete(mark.point));
+                    memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point));
                 });
                 answer = submit(&mut submission);
             }

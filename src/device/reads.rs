@@ -48,6 +48,7 @@ struct Asked<'a> {
 }
 
 /// A copy under way, or the claims it came to before anything ran; and why, if that is a failure of its own.
+#[allow(clippy::large_enum_variant, reason = "an error carries its data, and this one is taken apart at once")]
 enum Begun {
     Copying(BlockKey, Point),
     Unwritten(BlockKey, Option<Box<Error>>),

@@ -102,7 +102,7 @@ impl<B: Backend> Device<B> {
                         let Core { memory, streams, .. } = &mut *core;
                         let place = memory
                             .pages
-                            .allocate(&self.backend, Purpose::StagingUp, size, |mark| streams.is_complete(mark.point));
+                            .allocate(&self.backend, Purpose::StagingUp, size, |mark| streams.is_past(mark.point));
                         let place = match place {
                             Ok((place, _)) => place,
                             Err(fault) => return Ok(Err(fault)),

@@ -21,6 +21,9 @@ pub struct Point {
     pub batch: u64,
 }
 
+/// How far back a settling looks for its like.
+const SETTLED_LOOKED_AT: usize = 16;
+
 /// What an entry did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -78,8 +81,28 @@ impl Ledger {
         if point.is_none() && self.entries.is_empty() {
             return;
         }
+        if kind == Kind::Settled && self.ends_with_settled(uses) {
+            return;
+        }
         self.uses.extend(uses);
         self.entries.push_back(Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None });
+    }
+
+    /// Whether nothing but settling happened since the same bytes were settled: doing it again changes nothing, so a
+    /// loop that skips while other work is unfinished grows nothing (R15).
+    fn ends_with_settled(&self, uses: &[Use]) -> bool {
+        let mut end = self.uses.len();
+        for entry in self.entries.iter().rev().take(SETTLED_LOOKED_AT) {
+            if entry.kind != Kind::Settled {
+                return false;
+            }
+            let start = end - entry.uses as usize;
+            if self.uses.range(start..end).eq(uses) {
+                return true;
+            }
+            end = start;
+        }
+        false
     }
 
     /// Forgets what completed, from the front.

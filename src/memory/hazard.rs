@@ -18,8 +18,8 @@ pub struct Mark {
 /// Who has to be waited for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hazard {
-    /// The last work that wrote the bytes.
-    pub writer: Option<Mark>,
+    /// The last work that wrote the bytes; several where ranges were collapsed into one.
+    pub writers: SmallVec<[Mark; 1]>,
     /// The work that read them since, the latest of each slot.
     pub readers: SmallVec<[Mark; 2]>,
 }
@@ -30,9 +30,7 @@ pub type Hazards = IntervalMap<Hazard>;
 /// Calls `see` with everything that has to be over before bytes are read, or written.
 pub fn conflicts(hazards: &Hazards, start: u64, end: u64, writes: bool, mut see: impl FnMut(Mark)) {
     hazards.visit(start, end, |_, _, hazard| {
-        if let Some(writer) = hazard.writer {
-            see(writer);
-        }
+        hazard.writers.iter().for_each(|writer| see(*writer));
         if writes {
             hazard.readers.iter().for_each(|reader| see(*reader));
         }
@@ -42,7 +40,8 @@ pub fn conflicts(hazards: &Hazards, start: u64, end: u64, writes: bool, mut see:
 impl Hazard {
     fn record(&mut self, writes: bool, mark: Mark) {
         if writes {
-            self.writer = Some(mark);
+            self.writers.clear();
+            self.writers.push(mark);
             self.readers.clear();
         } else if let Some(reader) = self.readers.iter_mut().find(|reader| reader.point.slot == mark.point.slot) {
             *reader = mark;
@@ -74,4 +73,47 @@ pub fn transfer(from: &mut Hazards, start: u64, end: u64, into: &mut Hazards, to
         }
         None
     });
+}
+
+/// More ranges than this say more about memory that nobody owns than anybody will ask.
+const MANY: usize = 16;
+
+/// Makes one range of many: whoever comes after all of it comes after the latest of each slot.
+pub fn collapse(hazards: &mut Hazards) {
+    if hazards.len() <= MANY {
+        return;
+    }
+    let mut latest: SmallVec<[Mark; 1]> = SmallVec::new();
+    let (mut first, mut last) = (u64::MAX, 0);
+    hazards.visit(0, u64::MAX, |start, end, hazard| {
+        (first, last) = (first.min(start), end);
+        for mark in hazard.writers.iter().chain(&hazard.readers) {
+            match latest.iter_mut().find(|other| other.point.slot == mark.point.slot) {
+                Some(other) if other.sequence >= mark.sequence => {}
+                Some(other) => *other = *mark,
+                None => latest.push(*mark),
+            }
+        }
+    });
+    hazards.set(first, last, Hazard { writers: latest, readers: SmallVec::new() }, &mut Uncounted);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_ranges_become_one_that_names_the_latest_of_each_slot() {
+        let mark = |slot, sequence| Mark { point: Point { slot, batch: 1 }, sequence };
+        let mut hazards = Hazards::default();
+        for at in 0..100 {
+            record(&mut hazards, at * 2, at * 2 + 1, at % 3 == 0, mark((at % 2) as u32, at));
+        }
+        collapse(&mut hazards);
+        assert_eq!(hazards.len(), 1);
+        let mut seen = Vec::new();
+        conflicts(&hazards, 50, 51, false, |mark| seen.push(mark.sequence));
+        seen.sort_unstable();
+        assert_eq!(seen, [98, 99]);
+    }
 }

@@ -8,7 +8,6 @@ use super::hazard::{self, Hazards, Mark};
 use super::source::{MemoryKind, PageSource};
 use crate::code::Code;
 use crate::error::Fault;
-use crate::failure::Uncounted;
 use offset_allocator::{Allocation, Allocator};
 use slotmap::{SlotMap, new_key_type};
 use std::sync::Arc;
@@ -290,14 +289,15 @@ impl<S: PageSource> Pages<S> {
         page.live -= 1;
         self.usage[page.purpose.kind() as usize].used -= place.size;
         if !hazards.is_empty() {
+            hazard::collapse(&mut hazards);
             hazard::transfer(&mut hazards, 0, place.size, &mut page.residue, place.offset);
         }
         if let (Some(space), Some(part)) = (&mut page.space, place.part) {
             space.free(part);
         }
         if page.live == 0 {
-            // Nobody will ask what ran where in an empty page, only whether it all completed.
-            shrink(&mut page.residue);
+            // Nobody will ask what ran where in an empty page, only whether it is all over.
+            hazard::collapse(&mut page.residue);
         }
     }
 
@@ -328,25 +328,4 @@ impl<S: PageSource> Pages<S> {
         }
         bytes
     }
-}
-
-/// Keeps of the hazards only the latest of each slot, over the whole range.
-fn shrink(hazards: &mut Hazards) {
-    if hazards.len() < 64 {
-        return;
-    }
-    let mut latest: Vec<Mark> = Vec::new();
-    let mut end = 0;
-    hazards.visit(0, u64::MAX, |_, e, hazard| {
-        end = e;
-        for mark in hazard.writer.iter().chain(&hazard.readers) {
-            match latest.iter_mut().find(|other| other.point.slot == mark.point.slot) {
-                Some(other) if other.sequence >= mark.sequence => {}
-                Some(other) => *other = *mark,
-                None => latest.push(*mark),
-            }
-        }
-    });
-    let hazard = hazard::Hazard { writer: None, readers: latest.into_iter().collect() };
-    hazards.set(0, end, hazard, &mut Uncounted);
 }

@@ -180,6 +180,9 @@ pub trait Driver<B: Backend>: Send {
     fn progress(&self, point: Point) -> Progress;
     /// Whether a point is over: complete, or refused with everything before it complete.
     fn is_complete(&self, point: Point) -> bool;
+    /// Whether nothing that had to be waited for before a point can still run, or the point itself: a point that never
+    /// ran stands for nothing, so then nothing at all may be running.
+    fn is_past(&self, point: Point) -> bool;
     /// Asks the device how far it came, and takes back what is over.
     fn refresh(&mut self, backend: &B) -> Result<(), Fault>;
     /// Nothing will complete any more: what was in flight is over (the device is lost, or going away).

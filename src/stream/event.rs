@@ -431,6 +431,13 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         self.progress(point) == Progress::Over
     }
 
+    fn is_past(&self, point: Point) -> bool {
+        let refused = self.pool.try_get(point.slot).is_some_and(|own| point.batch <= own.refused);
+        self.is_complete(point)
+            && (!refused
+                || self.pool.iter().all(|(_, own)| own.accepted == own.complete && own.settled + 1 >= own.open))
+    }
+
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
         let mut answer = Ok(());
         let mut reached: SmallVec<[(u32, External); 4]> = SmallVec::new();

@@ -94,6 +94,8 @@ struct Slot<B: Backend> {
     /// Up to here the device answered, and completed.
     settled: u64,
     complete: u64,
+    /// The last batch that never ran.
+    refused: u64,
     /// Batches that failed while earlier ones were not answered yet.
     failed_ahead: SmallVec<[u64; 2]>,
     /// While a batch is recorded: the work that is in it, and the work that is before its last barrier.
@@ -113,6 +115,7 @@ impl<B: Backend> Slot<B> {
             after: SmallVec::new(),
             externals: SmallVec::new(),
             settled: 0,
+            refused: 0,
             failed_ahead: SmallVec::new(),
             complete: 0,
             emitted: 0,
@@ -222,9 +225,12 @@ impl<B: Backend> SchedulerStreams<B> {
         }
     }
 
-    fn settle(&mut self, points: &[Point]) {
+    fn settle(&mut self, points: &[Point], accepted: bool) {
         for point in points {
             if let Some(own) = self.pool.try_get_mut(point.slot) {
+                if !accepted {
+                    own.refused = own.refused.max(point.batch);
+                }
                 own.settle(point.batch);
             }
         }
@@ -467,7 +473,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
                 Ok(())
             }
             Err(fault) => {
-                self.settle(&points);
+                self.settle(&points, false);
                 Err((points, fault))
             }
         }
@@ -478,7 +484,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     }
 
     fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
-        self.settle(&submission.points);
+        self.settle(&submission.points, accepted);
         if accepted {
             for point in &submission.points {
                 if let Some(own) = self.pool.try_get_mut(point.slot) {
@@ -520,6 +526,11 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     fn is_complete(&self, point: Point) -> bool {
         self.pool.try_get(point.slot).is_none_or(|own| point.batch <= own.complete)
             || self.progress(point) == Progress::Over
+    }
+
+    fn is_past(&self, point: Point) -> bool {
+        let refused = self.pool.try_get(point.slot).is_some_and(|own| point.batch <= own.refused);
+        self.is_complete(point) && (!refused || (self.in_flight.is_empty() && self.pending.is_empty()))
     }
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {

@@ -684,7 +684,7 @@ impl Backend for HostBackend {
             }
             Grid::Indirect(counts) => {
                 let place = state.place(counts, name);
-                if place.size != 12 || place.offset % 4 != 0 {
+                if place.size != 12 || !place.offset.is_multiple_of(4) {
                     state.breach(format!("{name}: counts at {}+{}", place.offset, place.size));
                 }
                 Some(place)
@@ -714,7 +714,7 @@ impl Backend for HostBackend {
     fn fill(&self, recording: &mut HostRecording, to: Binding<'_, HostPage>, pattern: u32) {
         let mut state = self.state.lock();
         let to = state.place(&to, "fill");
-        if to.offset % 4 != 0 || to.size % 4 != 0 {
+        if !to.offset.is_multiple_of(4) || !to.size.is_multiple_of(4) {
             state.breach(format!("a fill of {}+{}", to.offset, to.size));
         }
         drop(state);

@@ -347,9 +347,10 @@ impl Model {
         }
     }
 
-    /// R13: the calls in a recording were refused after all; the late set is kept byte by byte.
-    pub fn late_failure(&mut self, recording: u64, root: u64) {
-        for entry in self.history.iter_mut().filter(|entry| entry.recording == Some(recording)) {
+    /// R13: the calls in these recordings were refused after all; the late set is kept byte by byte.
+    pub fn late_failure(&mut self, recordings: &[u64], root: u64) {
+        let is_in = |entry: &&mut Entry| entry.recording.is_some_and(|recording| recordings.contains(&recording));
+        for entry in self.history.iter_mut().filter(is_in) {
             entry.failed.get_or_insert(root);
         }
         let mut late: BTreeMap<(usize, u64), Set> = BTreeMap::new();
