@@ -101,6 +101,8 @@ impl<B: Backend> Core<B> {
     /// The device goes away, and every event with it.
     pub(super) fn forget_events(&mut self) {
         let events: Vec<_> = self.events.iter().map(|(handle, _)| handle).collect();
-        events.into_iter().for_each(|event| drop(self.events.remove(event)));
+        for event in events {
+            self.events.remove(event);
+        }
     }
 }
