@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 /// A slot's own recordings and how far they came.
 struct Slot<R> {
     recording: Option<R>,
+    /// Something panicked while it recorded: what is in the recording is not known.
+    broken_off: bool,
     /// Work in the open recording.
     recorded: u32,
     /// The batch being recorded, or the next.
@@ -57,6 +59,7 @@ impl<R> Slot<R> {
     fn new(slots: usize) -> Slot<R> {
         Slot {
             recording: None,
+            broken_off: false,
             recorded: 0,
             open: 1,
             sequence: 0,
@@ -81,12 +84,16 @@ impl<R> Slot<R> {
     /// would say nothing if that batch were refused, so each batch has its own.
     fn finish(&mut self) -> u64 {
         self.open += 1;
+        self.start_over();
+        self.open - 1
+    }
+
+    fn start_over(&mut self) {
         self.recorded = 0;
         self.covered = 0;
         self.seen.fill(0);
         self.after_refusals = 0;
         self.for_host = false;
-        self.open - 1
     }
 
     /// A batch was answered, with or without being run.
@@ -300,10 +307,12 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
         let refusals = self.refusals;
         let Some(own) = self.pool.try_get_mut(slot) else { unreachable!("opened above") };
-        let Some(mut recording) = own.recording.take() else { unreachable!("opened above") };
+        // In place and not taken out: a recording is large, and this is the path of every launch.
+        let Some(recording) = &mut own.recording else { unreachable!("opened above") };
+        own.broken_off = true;
         if barrier {
             own.covered = own.sequence;
-            backend.barrier(&mut recording);
+            backend.barrier(recording);
             self.stats.barriers += 1;
         }
         if need.everything {
@@ -322,8 +331,8 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                 own.after.push(*point);
             }
         }
-        let result = commands.iter().try_for_each(|command| command.record(backend, &mut recording));
-        own.recording = Some(recording);
+        let result = commands.iter().try_for_each(|command| command.record(backend, recording));
+        own.broken_off = false;
         result?;
         own.told.iter_mut().for_each(|(_, told)| told.carried(own.open));
         own.for_host |= for_host;
@@ -337,12 +346,17 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
 
     fn discarded(&mut self, slot: u32) -> Option<Point> {
         let own = self.pool.try_get_mut(slot)?;
-        if own.recording.is_some() || own.recorded == 0 {
+        if !std::mem::take(&mut own.broken_off) {
+            return None;
+        }
+        own.recording = None;
+        own.waits.clear();
+        own.after.clear();
+        if own.recorded == 0 {
+            own.start_over();
             return None;
         }
         let batch = own.finish();
-        own.waits.clear();
-        own.after.clear();
         own.settle(batch, false);
         self.refusals += 1;
         Some(Point { slot, batch })
