@@ -10,6 +10,9 @@ use crate::stream::backend::Binding;
 use crate::stream::{Backend, Command, Need};
 use smallvec::SmallVec;
 
+/// Pieces that staging is cut into: small enough to still be in a cache when the device copies it.
+const STAGING_PIECES: u64 = 16;
+
 impl<B: Backend> Device<B> {
     /// Writes host bytes, in the stream's order. They are copied before it returns. What does not fit the staging waits
     /// for its own predecessors, or is `NotReady` with `no_wait`, nothing changed.
@@ -20,7 +23,7 @@ impl<B: Backend> Device<B> {
             core.sized("src_size", src.len(), to)?;
             core.with_memory(to.block, "dst.buffer")?;
             core.not_held(&[write_of(to)], "dst")?;
-            let chunk = (core.settings.staging_size / 4).max(4096) & !3;
+            let chunk = (core.settings.staging_size / STAGING_PIECES).max(4096) & !3;
             (to, core.streams.slot_of(stream), chunk)
         };
         if src.is_empty() {
@@ -35,7 +38,12 @@ impl<B: Backend> Device<B> {
         let mut at = 0u64;
         for piece in src.chunks(chunk as usize) {
             let bytes = Bytes { start: to.start + at, end: to.start + at + piece.len() as u64, ..to };
-            if let Err(error) = self.write_piece(stream, slot, dst.buffer, bytes, piece, no_wait) {
+            let mut written = self.write_piece(stream, slot, dst.buffer, bytes, piece, no_wait);
+            if bytes.end < to.end && written.is_ok() {
+                // The device copies one piece while the host stages the next.
+                written = self.flush_slot(slot);
+            }
+            if let Err(error) = written {
                 // What the call was to write and did not is one failure, however many pieces it takes.
                 if let Error::Failed(_, roots) = &error
                     && let Some(id) = roots.ids.first()

@@ -75,6 +75,13 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
                 if start >= end || map.is_empty() {
                     return;
                 }
+                // Most questions are about ranges that were used before as they are: one descent answers those.
+                if let Some((e, value)) = map.get(&start)
+                    && *e >= end
+                {
+                    see(start, end, value);
+                    return;
+                }
                 if let Some((_, (e, value))) = map.range(..start).next_back()
                     && *e > start
                 {
