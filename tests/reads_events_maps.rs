@@ -328,6 +328,59 @@ fn a_loss_takes_the_reads_that_are_not_over_and_leaves_the_others() {
 }
 
 #[test]
+fn a_loss_that_another_thread_learns_of_ends_every_wait() {
+    each(|scheduling| {
+        let rig = lazy(scheduling);
+        let (buffer, other) = (rig.filled(64, 1), rig.filled(64, 3));
+        let up = host(&rig, MemoryKind::Upload, 64, "");
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().hold(true);
+        rig.write(whole(up), &[1; 64]).expect("a write");
+        let (read, event) = (begin(&rig, whole(buffer)), record(&rig, 0));
+        std::thread::scope(|scope| {
+            let waits = [
+                scope.spawn(|| rig.device.read_wait(read, FOREVER)),
+                scope.spawn(|| rig.device.event_wait(event, FOREVER)),
+                scope.spawn(|| rig.device.stream_wait(0, FOREVER)),
+                scope.spawn(|| rig.device.buffer_map(whole(up), Access::Read, FOREVER).map(drop)),
+            ];
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+            rig.write(whole(other), &[4; 64]).expect("not known yet");
+            let (_, loss) = failed(rig.device.stream_flush(0));
+            for (i, wait) in waits.into_iter().enumerate() {
+                match (i, wait.join().expect("no panic")) {
+                    (0, Err(Error::Unwritten(roots))) => assert_eq!(roots.ids[..], loss[..]),
+                    (1.., answer) => assert_eq!(failed(answer), (Code::DeviceLost, loss.clone())),
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        rig.backend().hold(false);
+    });
+}
+
+#[test]
+fn a_lost_device_makes_nobody_wait_for_room() {
+    each(|scheduling| {
+        let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { max_pending: 8, ..settings(scheduling) });
+        let kernel = rig.kernel(&increment());
+        let (buffer, other) = (rig.filled(64, 0), rig.filled(64, 0));
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().hold(true);
+        (0..7).for_each(|_| rig.launch(kernel, &[whole(buffer)]).expect("a launch"));
+        rig.device.stream_flush(0).expect("a flush");
+        rig.launch_on(1, kernel, &[silent(whole(other))], &[]).expect("a launch");
+        rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+        let (code, loss) = failed(rig.device.stream_flush(1));
+        assert_eq!(code, Code::DeviceLost);
+        assert_eq!(failed(rig.launch(kernel, &[whole(other)])), (Code::DeviceLost, loss.clone()));
+        assert_eq!(failed(rig.device.read_begin(0, whole(other)).1), (Code::DeviceLost, loss));
+        rig.backend().hold(false);
+    });
+}
+
+#[test]
 fn what_cannot_be_fetched_is_asked_for_again() {
     each(|scheduling| {
         let rig = rig(scheduling);

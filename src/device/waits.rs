@@ -97,12 +97,17 @@ impl<B: Backend> Device<B> {
                 let answer = core.refresh(&self.backend);
                 let progress = core.streams.progress(point);
                 let queue = core.streams.queue_of(point.slot);
+                // Nothing in flight will be heard of again, whoever learnt of the loss.
+                let loss = core.failures.loss_fault().filter(|_| progress != Progress::Over);
                 if progress == Progress::Waiting {
                     core.close_slot(&self.backend, point.slot);
                 }
                 self.unlock_and_log(core);
                 if let Err(fault) = answer {
                     return Err(self.named(fault));
+                }
+                if let Some((fault, roots)) = loss {
+                    return Err(Error::Failed(Box::new(fault), roots));
                 }
                 (progress, queue)
             };
