@@ -15,6 +15,7 @@ struct world {
     tg_device dev, other;
     tg_buffer data, spare; /* data: 1, 2, 3, ... and its first 16 bytes claimed by `root`; spare: written, clean */
     tg_kernel scaling;
+    tg_buffer host;        /* that can be mapped */
     tg_read read;          /* of no bytes */
     tg_event event;        /* of no work */
     tg_scope scope;        /* over a token of its own */
@@ -93,6 +94,9 @@ ON_DEVICE(buffer_write_with, return tg_buffer_write_with(dev, 0, whole(w->spare)
 ON_DEVICE(buffer_read, uint32_t words[WORDS]; return tg_buffer_read(dev, 0, words, BYTES, whole(w->spare), 0);)
 ON_DEVICE(buffer_copy, return tg_buffer_copy(dev, 0, part(w->spare, 0, 64), part(w->data, 0, 64));)
 ON_DEVICE(buffer_fill, return tg_buffer_fill(dev, 0, whole(w->spare), 0, 4);)
+ON_DEVICE(buffer_map, void *at = w; const tg_result result = tg_buffer_map(dev, whole(w->host), TG_ACCESS_READ, 0, &at);
+          CHECK(at == NULL); return result;)
+ON_DEVICE(buffer_unmap, return tg_buffer_unmap(dev, whole(w->host));)
 ON_DEVICE(read_begin, tg_read out = {77}; const tg_result result = tg_read_begin(dev, 0, whole(w->spare), &out);
           CHECK_EQ_INT(out.id, 0); return result;)
 ON_DEVICE(read_poll, return tg_read_poll(dev, w->read);)
@@ -176,6 +180,9 @@ static size_t host_size(tg_slice slice) { return slice.size == TG_WHOLE_SIZE ? B
 ON_SLICE(buffer_write, return tg_buffer_write(dev, 0, slice, w->words, host_size(slice));)
 ON_SLICE(buffer_write_with, return tg_buffer_write_with(dev, 0, slice, w->words, host_size(slice), TG_WRITE_NO_WAIT);)
 ON_SLICE(buffer_read, return tg_buffer_read(dev, 0, w->words, host_size(slice), slice, 0);)
+ON_SLICE(buffer_map, void *at = w; const tg_result result = tg_buffer_map(dev, slice, TG_ACCESS_WRITE, 0, &at);
+         CHECK(at == NULL); return result;)
+ON_SLICE(buffer_unmap, return tg_buffer_unmap(dev, slice);)
 ON_SLICE(read_begin, tg_read out = {77}; const tg_result result = tg_read_begin(dev, 0, slice, &out);
          CHECK_EQ_INT(out.id, 0); return result;)
 ON_SLICE(buffer_copy_dst, return tg_buffer_copy(dev, 0, slice, whole(w->data));)
@@ -248,6 +255,8 @@ static const struct call calls[] = {
     BY_DEVICE(buffer_read),
     BY_DEVICE(buffer_copy),
     BY_DEVICE(buffer_fill),
+    BY_DEVICE(buffer_map),
+    BY_DEVICE(buffer_unmap),
     BY_DEVICE(read_begin),
     BY_DEVICE(read_poll),
     BY_DEVICE(read_wait),
@@ -299,6 +308,8 @@ static const struct call calls[] = {
     BY_SLICE("tg_buffer_write", buffer_write),
     BY_SLICE("tg_buffer_write_with", buffer_write_with),
     BY_SLICE("tg_buffer_read", buffer_read),
+    BY_SLICE("tg_buffer_map", buffer_map),
+    BY_SLICE("tg_buffer_unmap", buffer_unmap),
     BY_SLICE("tg_read_begin", read_begin),
     BY_SLICE("tg_buffer_copy (dst)", buffer_copy_dst),
     BY_SLICE("tg_buffer_copy (src)", buffer_copy_src),
@@ -369,6 +380,10 @@ static struct world setup(void) {
     populate(w.other, w.foreign, &data, &read, &event, &scaling, &scope);
     populate(w.dev, w.right, &w.data, &w.read, &w.event, &w.scaling, &w.scope);
     w.spare = buffer(w.dev, "spare", WORDS);
+    tg_buffer_desc host = TG_BUFFER_DESC_INIT;
+    host.size = BYTES;
+    host.memory = TG_MEMORY_UPLOAD;
+    REQUIRE_OK(tg_buffer_create(w.dev, &host, &w.host));
     write_words(w.dev, 0, whole(w.data), WORDS, 1, 1);
     write_words(w.dev, 0, whole(w.spare), WORDS, 1000, 1);
     w.root = taint(w.dev, part(w.data, 0, 16), 1, "the one root");

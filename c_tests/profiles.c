@@ -19,6 +19,7 @@ TEST(the_device_is_the_one_presented) {
     const tg_device_info info = info_of(test_device());
     if (presents("discrete")) {
         CHECK_EQ_INT(info.type, TG_DEVICE_TYPE_DISCRETE);
+        CHECK_EQ_INT(info.map_alignment, 256);
         CHECK(presents("bare") || info.features & TG_FEATURE_MEMORY_BUDGET);
         CHECK(info.local_heap_size > 0 && info.other_heap_size > 0 && info.local_heap_size != info.other_heap_size);
     }

@@ -228,6 +228,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
             struct_size index r#type vendor_id device_id api_version driver_version uuid name_size name driver_size
             driver lacking_size lacking local_heap_size other_heap_size features containment queues max_groups
             max_push_size max_bindings max_buffer_size max_binding_size binding_alignment
+            map_alignment
         }
         tg_memory_usage { reserved used peak largest_free }
         tg_memory_info { struct_size device upload readback }

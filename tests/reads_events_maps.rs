@@ -6,10 +6,10 @@ use host::backend::{Call, Options, Pace, fault};
 use host::rig::{Rig, error, failed, increment, misused, nine, part, silent, triple, whole, with};
 use std::sync::{Arc, Mutex};
 use tidegate::code::Code;
-use tidegate::device::{FOREVER, Handle, Scheduling, ScopeDesc, Settings, Slice};
+use tidegate::device::{BufferMemory, FOREVER, Handle, Scheduling, ScopeDesc, Settings, Slice};
 use tidegate::error::Error;
 use tidegate::failure::Access;
-use tidegate::memory::HandleKind;
+use tidegate::memory::{HandleKind, MemoryKind};
 
 const NOTHING: Handle = Handle(0);
 
@@ -650,6 +650,307 @@ fn a_wrong_event_is_a_misuse() {
     assert_eq!(misused(rig.device.event_destroy(event)), (Code::StaleHandle, "event"));
 }
 
+// Mappings
+
+fn host(rig: &Rig, kind: MemoryKind, size: u64, label: &str) -> Handle {
+    let (buffer, answer) = rig.try_buffer(size, BufferMemory::Managed(kind), label);
+    answer.expect("a buffer");
+    buffer
+}
+
+fn map(rig: &Rig, slice: Slice, access: Access) -> *mut u8 {
+    rig.device.buffer_map(slice, access, FOREVER).expect("a mapping")
+}
+
+#[test]
+fn what_the_host_writes_where_it_lies_the_device_reads_and_back() {
+    each(|scheduling| {
+        for kind in [MemoryKind::Upload, MemoryKind::Readback] {
+            let rig = Rig::new(Options::new(3, 2).pace(Pace::Lazy), settings(scheduling));
+            let kernel = rig.kernel(&triple());
+            let (input, out) = (host(&rig, kind, 64, "input"), host(&rig, kind, 64, "out"));
+            let address = map(&rig, whole(input), Access::Write);
+            rig.backend().poke(address, &[5; 64]);
+            rig.device.buffer_unmap(whole(input)).expect("an end");
+            for round in 1..4u8 {
+                rig.launch_on(1, kernel, &[silent(whole(input)), silent(whole(out))], &[]).expect("a launch");
+                let address = map(&rig, whole(out), Access::Read);
+                assert_eq!(rig.backend().peek(address, 64), [16; 64], "it waited for the device");
+                rig.device.buffer_unmap(whole(out)).expect("an end");
+                let address = map(&rig, part(input, 0, 32), Access::ReadWrite);
+                assert_eq!(rig.backend().peek(address, 32), [5; 32]);
+                rig.backend().poke(address, &[5; 32]);
+                rig.device.buffer_unmap(part(input, 0, 32)).expect("an end");
+                assert_eq!(rig.read(whole(input)).expect("a read"), [5; 64], "round {round}");
+            }
+            assert_eq!(rig.settled_failures(), 0);
+            rig.assert_ordered();
+        }
+    });
+}
+
+#[test]
+fn mapped_bytes_are_held_and_their_neighbours_are_not() {
+    each(|scheduling| {
+        let rig = rig(scheduling);
+        let (buffer, other) = (host(&rig, MemoryKind::Upload, 64, "mapped"), rig.filled(64, 2));
+        rig.write(whole(buffer), &[1; 64]).expect("a write");
+        let kernel = rig.kernel(&triple());
+        let address = map(&rig, part(buffer, 16, 16), Access::Write);
+        rig.backend().poke(address, &[9; 16]);
+        let over = part(buffer, 31, 1);
+        let refused = [
+            misused(rig.write(over, &[0])),
+            misused(rig.read(over)),
+            misused(rig.device.read_begin(0, over).1),
+            misused(rig.device.buffer_fill(0, whole(buffer), 0, 1)),
+            misused(rig.device.buffer_copy(0, over, part(other, 0, 1))),
+            misused(rig.device.buffer_copy(0, part(other, 0, 1), over)),
+            misused(rig.launch(kernel, &[whole(other), whole(buffer)])),
+            misused(rig.device.taint(&[over], &error("no"))),
+            misused(rig.device.mark_written(&[over])),
+            misused(rig.device.buffer_map(over, Access::Read, FOREVER)),
+            misused(rig.device.buffer_map(part(buffer, 0, 17), Access::Write, FOREVER)),
+            misused(rig.device.buffer_destroy(buffer)),
+        ];
+        assert!(refused.iter().all(|(code, _)| *code == Code::WrongState), "{refused:?}");
+        assert_eq!(rig.failures(), 1, "only the provisional one");
+        // Beside it everything goes on, other mappings too.
+        let (before, after) =
+            (map(&rig, part(buffer, 0, 16), Access::Write), map(&rig, part(buffer, 48, 16), Access::Read));
+        assert_eq!(rig.backend().peek(after, 16), [1; 16]);
+        assert_eq!(rig.read(part(buffer, 32, 32)).expect("read beside a reader"), [1; 32]);
+        assert_eq!(misused(rig.write(part(buffer, 60, 4), &[0; 4])).0, Code::WrongState, "what is read stays");
+        rig.write(part(buffer, 32, 16), &[3; 16]).expect("nobody holds it");
+        rig.backend().poke(before, &[8; 16]);
+        for slice in [part(buffer, 48, 16), part(buffer, 0, 16), part(buffer, 16, 16)] {
+            rig.device.buffer_unmap(slice).expect("an end");
+        }
+        let bytes = rig.read(whole(buffer)).expect("a read");
+        assert_eq!(bytes, [[8; 16], [9; 16], [3; 16], [1; 16]].concat());
+        assert_eq!(rig.settled_failures(), 0);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn bytes_are_mapped_for_reading_more_than_once() {
+    let rig = Rig::default();
+    let buffer = host(&rig, MemoryKind::Readback, 64, "");
+    rig.write(whole(buffer), &[1; 64]).expect("a write");
+    let addresses = [map(&rig, whole(buffer), Access::Read), map(&rig, whole(buffer), Access::Read)];
+    assert_eq!(addresses[0], addresses[1]);
+    rig.device.buffer_unmap(whole(buffer)).expect("an end");
+    assert_eq!(misused(rig.write(whole(buffer), &[2; 64])).0, Code::WrongState, "one is left");
+    rig.device.buffer_unmap(part(buffer, 0, 64)).expect("the same bytes, however they are named");
+    rig.write(whole(buffer), &[2; 64]).expect("a write");
+    assert_eq!(misused(rig.device.buffer_unmap(whole(buffer))), (Code::WrongState, "slice"));
+}
+
+#[test]
+fn mapping_waits_within_its_time_and_changes_nothing_if_it_is_up() {
+    each(|scheduling| {
+        let rig = Rig::new(Options::new(3, 2).pace(Pace::Lazy), settings(scheduling));
+        let kernel = rig.kernel(&triple());
+        let (buffer, out) = (host(&rig, MemoryKind::Upload, 64, ""), rig.buffer(64));
+        rig.write(whole(buffer), &[1; 64]).expect("a write");
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().hold(true);
+        rig.launch_on(1, kernel, &[silent(part(buffer, 0, 32)), silent(part(out, 0, 32))], &[]).expect("a launch");
+        for timeout in [0, 1, 3_000_000] {
+            assert_eq!(rig.device.buffer_map(whole(buffer), Access::Write, timeout), Err(Error::Timeout));
+        }
+        assert_eq!(rig.failures(), 0);
+        map(&rig, whole(buffer), Access::Read);
+        rig.device.buffer_unmap(whole(buffer)).expect("readers do not wait for readers");
+        map(&rig, part(buffer, 32, 32), Access::Write);
+        rig.device.buffer_unmap(part(buffer, 32, 32)).expect("other bytes of the same buffer do not wait");
+        rig.backend().hold(false);
+        map(&rig, whole(buffer), Access::Write);
+        rig.device.buffer_unmap(whole(buffer)).expect("an end");
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn claimed_bytes_are_not_mapped_to_be_read_and_are_released_by_being_written() {
+    each(|scheduling| {
+        let rig = rig(scheduling);
+        let buffer = host(&rig, MemoryKind::Upload, 64, "");
+        rig.write(whole(buffer), &[1; 64]).expect("a write");
+        let root = rig.taint(part(buffer, 8, 8));
+        match rig.device.buffer_map(whole(buffer), Access::Read, FOREVER) {
+            Err(Error::Unwritten(roots)) => assert_eq!(roots.ids[..], [root]),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(rig.read(part(buffer, 16, 48)).expect("nothing changed"), [1; 48]);
+        // Work in place that does not run leaves all it was to write to the roots it found, here too.
+        match rig.device.buffer_map(part(buffer, 0, 16), Access::ReadWrite, FOREVER) {
+            Err(Error::Skipped(roots)) => assert_eq!(roots.ids[..], [root]),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(rig.unreadable(part(buffer, 0, 8)), [root]);
+        let address = map(&rig, part(buffer, 0, 12), Access::Write);
+        let provisional = rig.device.first_failure(&[part(buffer, 0, 12)]).expect("an id");
+        assert!(provisional != 0 && provisional != root, "claimed until it is written");
+        rig.backend().poke(address, &[7; 12]);
+        rig.device.buffer_unmap(part(buffer, 0, 12)).expect("an end");
+        assert_eq!(rig.read(part(buffer, 0, 12)).expect("a read"), [7; 12]);
+        assert_eq!(rig.unreadable(part(buffer, 12, 4)), [root]);
+        rig.write(part(buffer, 12, 4), &[1; 4]).expect("a write");
+        assert_eq!(rig.settled_failures(), 0);
+    });
+}
+
+#[test]
+fn what_cannot_be_shown_is_claimed() {
+    each(|scheduling| {
+        let rig = rig(scheduling);
+        let buffer = host(&rig, MemoryKind::Upload, 64, "");
+        rig.write(whole(buffer), &[1; 64]).expect("a write");
+        let no = || fault(Code::OutOfHostMemory, "not today");
+        map(&rig, part(buffer, 0, 16), Access::Write);
+        rig.backend().inject(Call::PageFlush, 1, no(), false);
+        let (code, roots) = failed(rig.device.buffer_unmap(part(buffer, 0, 16)));
+        assert_eq!((code, rig.unreadable(part(buffer, 0, 16))), (Code::OutOfHostMemory, roots));
+        assert_eq!(misused(rig.device.buffer_unmap(part(buffer, 0, 16))).0, Code::WrongState, "it is unmapped");
+
+        rig.backend().inject(Call::PageInvalidate, 1, no(), false);
+        let (code, roots) = failed(rig.device.buffer_map(part(buffer, 16, 16), Access::ReadWrite, FOREVER));
+        assert_eq!((code, rig.unreadable(part(buffer, 16, 16))), (Code::OutOfHostMemory, roots));
+
+        rig.backend().inject(Call::PageInvalidate, 1, no(), false);
+        let answer = rig.device.buffer_map(part(buffer, 32, 16), Access::Read, FOREVER);
+        assert_eq!(failed(answer), (Code::OutOfHostMemory, vec![]));
+        assert_eq!(rig.read(part(buffer, 32, 32)).expect("a reader that fails taints nothing"), [1; 32]);
+        rig.write(whole(buffer), &[2; 64]).expect("nothing is held any more");
+        assert_eq!(rig.settled_failures(), 0);
+    });
+}
+
+#[test]
+fn waiting_that_fails_claims_what_was_to_be_written() {
+    let rig = Rig::lazy();
+    let kernel = rig.kernel(&nine());
+    let buffer = host(&rig, MemoryKind::Upload, 64, "");
+    rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+    for call in [Call::Wait, Call::Completed] {
+        rig.backend().inject(call, 1, fault(Code::OutOfHostMemory, "cannot ask"), true);
+    }
+    assert_eq!(failed(rig.device.buffer_map(whole(buffer), Access::Read, FOREVER)), (Code::OutOfHostMemory, vec![]));
+    let (code, roots) = failed(rig.device.buffer_map(part(buffer, 0, 16), Access::Write, FOREVER));
+    rig.backend().heal();
+    assert_eq!((code, rig.unreadable(part(buffer, 0, 16))), (Code::OutOfHostMemory, roots));
+    assert_eq!(rig.read(part(buffer, 16, 48)).expect("a read"), [9; 48]);
+}
+
+#[test]
+fn a_mapping_waits_for_what_a_refused_write_hides() {
+    each(|scheduling| {
+        let rig = Rig::new(Options::new(3, 2).pace(Pace::Lazy), settings(scheduling));
+        let kernel = rig.kernel(&triple());
+        let (source, buffer) = (rig.filled(64, 2), host(&rig, MemoryKind::Upload, 64, ""));
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.launch_on(1, kernel, &[silent(whole(source)), silent(whole(buffer))], &[]).expect("a launch");
+        rig.device.stream_flush(1).expect("a flush");
+        rig.device.buffer_fill(2, whole(buffer), 1, 1).expect("a fill");
+        rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+        rig.device.stream_flush(2).expect_err("a refusal");
+        let address = map(&rig, whole(buffer), Access::Write);
+        rig.backend().poke(address, &[6; 64]);
+        rig.device.buffer_unmap(whole(buffer)).expect("an end");
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(rig.read(whole(buffer)).expect("a read"), [6; 64]);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn memory_that_is_not_coherent_is_mapped_to_be_written_in_whole_atoms() {
+    let mut options = Options::new(1, 1);
+    options.limits.block_alignment = 64;
+    options.limits.map_alignment = [64, 64, 1];
+    let rig = Rig::new(options, settings(Scheduling::Event));
+    let (buffer, back) = (host(&rig, MemoryKind::Upload, 200, ""), host(&rig, MemoryKind::Readback, 200, ""));
+    rig.write(whole(buffer), &[1; 200]).expect("a write");
+    for slice in [part(buffer, 0, 32), part(buffer, 32, 32), part(buffer, 100, 100), part(buffer, 64, 100)] {
+        let (code, roots) = failed(rig.device.buffer_map(slice, Access::Write, FOREVER));
+        assert_eq!((code, rig.unreadable(slice)), (Code::LimitExceeded, roots));
+        rig.write(whole(buffer), &[1; 200]).expect("a write");
+        map(&rig, slice, Access::Read);
+        rig.device.buffer_unmap(slice).expect("an end");
+    }
+    for slice in [part(buffer, 0, 64), part(buffer, 64, 128), part(buffer, 192, 8), whole(buffer), part(back, 3, 5)] {
+        map(&rig, slice, Access::Write);
+        rig.device.buffer_unmap(slice).expect("an end");
+    }
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn a_loss_takes_what_is_mapped() {
+    each(|scheduling| {
+        let rig = lazy(scheduling);
+        let (buffer, other) = (host(&rig, MemoryKind::Upload, 64, ""), rig.filled(64, 3));
+        rig.write(whole(buffer), &[1; 64]).expect("a write");
+        let root = rig.taint(part(buffer, 60, 4));
+        let written = map(&rig, part(buffer, 0, 16), Access::Write);
+        map(&rig, part(buffer, 16, 16), Access::Read);
+        rig.write(whole(other), &[4; 64]).expect("not known yet");
+        rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+        let (code, loss) = failed(rig.device.stream_flush(0));
+        assert_eq!(code, Code::DeviceLost);
+        rig.backend().poke(written, &[7; 16]);
+        assert_eq!(failed(rig.device.buffer_unmap(part(buffer, 0, 16))), (Code::DeviceLost, loss.clone()));
+        rig.device.buffer_unmap(part(buffer, 16, 16)).expect("nothing was to come of it");
+        for (slice, roots) in [(part(buffer, 0, 32), loss.clone()), (part(buffer, 60, 4), vec![root])] {
+            match rig.device.check_written(&[slice], FOREVER) {
+                Err(Error::Unwritten(found)) => assert_eq!(found.ids[..], roots[..]),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(failed(rig.device.buffer_map(whole(buffer), Access::Read, FOREVER)).0, Code::DeviceLost);
+        assert_eq!(failed(rig.device.buffer_map(whole(buffer), Access::Write, FOREVER)), (Code::DeviceLost, loss));
+    });
+}
+
+#[test]
+fn a_wrong_mapping_is_a_misuse() {
+    let rig = Rig::default();
+    let (buffer, device) = (host(&rig, MemoryKind::Upload, 64, ""), rig.filled(64, 1));
+    let misuse = |slice, access| misused(rig.device.buffer_map(slice, access, FOREVER));
+    assert_eq!(misuse(part(NOTHING, 0, 4), Access::Read), (Code::NullHandle, "slice.buffer"));
+    assert_eq!(misuse(part(buffer, 60, 5), Access::Read), (Code::InvalidArgument, "slice.size"));
+    assert_eq!(misuse(whole(device), Access::Read), (Code::WrongState, "slice.buffer"));
+    assert_eq!(misuse(whole(device), Access::Write), (Code::WrongState, "slice.buffer"));
+    assert_eq!(misuse(whole(rig.token()), Access::Read), (Code::InvalidArgument, "slice.buffer"));
+    assert_eq!(misuse(whole(rig.huge().0), Access::Write), (Code::WrongState, "slice.buffer"));
+    assert_eq!(misuse(whole(buffer), Access::None), (Code::InvalidArgument, "access"));
+    assert_eq!(misuse(whole(buffer), Access::MayWrite), (Code::InvalidArgument, "access"));
+    assert!(rig.device.buffer_map(part(buffer, 64, 0), Access::Write, 0).expect("nothing").is_null());
+    rig.device.buffer_unmap(part(buffer, 64, 0)).expect("nothing");
+    map(&rig, part(buffer, 0, 8), Access::Write);
+    assert_eq!(misused(rig.device.buffer_unmap(part(buffer, 0, 7))), (Code::WrongState, "slice"));
+    assert_eq!(misused(rig.device.buffer_unmap(whole(buffer))), (Code::WrongState, "slice"));
+    assert_eq!(misused(rig.device.buffer_unmap(part(NOTHING, 0, 8))), (Code::NullHandle, "slice.buffer"));
+    rig.device.buffer_unmap(part(buffer, 0, 8)).expect("an end");
+}
+
+#[test]
+fn a_host_buffer_without_memory_skips_and_names_its_root() {
+    let rig = Rig::default();
+    let (buffer, answer) = rig.try_buffer(64 << 30, BufferMemory::Managed(MemoryKind::Upload), "huge");
+    let (_, root) = failed(answer);
+    match rig.device.buffer_map(part(buffer, 0, 64), Access::Write, FOREVER) {
+        Err(Error::Skipped(roots)) => assert_eq!(roots.ids[..], root[..]),
+        other => panic!("{other:?}"),
+    }
+    match rig.device.buffer_map(part(buffer, 0, 64), Access::Read, FOREVER) {
+        Err(Error::Unwritten(roots)) => assert_eq!(roots.ids[..], root[..]),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Keeps what was logged.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<String>>);
@@ -682,13 +983,20 @@ fn what_is_alive_when_the_device_goes_is_logged_and_freed() {
         let lines = Lines::default();
         let rig = Rig::logged(Options::new(1, 1), settings(scheduling), tracing::Dispatch::new(lines.clone()));
         let buffer = rig.filled(64, 1);
+        let mapped = host(&rig, MemoryKind::Upload, 64, "mapped");
+        map(&rig, part(mapped, 0, 16), Access::Write);
+        map(&rig, part(mapped, 16, 16), Access::Read);
+        record(&rig, 0);
         let (read, bad) = (begin(&rig, whole(buffer)), {
             rig.device.taint(&[whole(buffer)], &error("by the test")).expect("a taint");
             begin(&rig, whole(buffer))
         });
         assert!(read != bad);
         rig.device.close(FOREVER).expect("a close");
-        assert!(lines.0.lock().expect("no panic").contains("a read, a read"));
+        let lines = lines.0.lock().expect("no panic").clone();
+        for alive in ["a read, a read, an event", "a mapping of bytes 0 to 16 of buffer \"mapped\"", "bytes 16 to 32"] {
+            assert!(lines.contains(alive), "{alive}: {lines}");
+        }
         assert_eq!((rig.backend().live_pages(), rig.backend().open_recordings()), (0, 0));
         assert_eq!(rig.failures(), 0);
     });

@@ -61,7 +61,7 @@ _Static_assert(offsetof(tg_device_desc, log_level) == 120, "tg_device_desc.log_l
 _Static_assert(offsetof(tg_device_desc, reserved) == 124, "tg_device_desc.reserved");
 _Static_assert(offsetof(tg_device_desc, get_instance_proc_addr) == 128, "tg_device_desc.get_instance_proc_addr");
 _Static_assert(offsetof(tg_device_desc, label) == 136, "tg_device_desc.label");
-_Static_assert(sizeof(tg_device_info) == 920, "tg_device_info");
+_Static_assert(sizeof(tg_device_info) == 928, "tg_device_info");
 _Static_assert(offsetof(tg_device_info, struct_size) == 0, "tg_device_info.struct_size");
 _Static_assert(offsetof(tg_device_info, index) == 8, "tg_device_info.index");
 _Static_assert(offsetof(tg_device_info, type) == 12, "tg_device_info.type");
@@ -87,6 +87,7 @@ _Static_assert(offsetof(tg_device_info, max_bindings) == 888, "tg_device_info.ma
 _Static_assert(offsetof(tg_device_info, max_buffer_size) == 896, "tg_device_info.max_buffer_size");
 _Static_assert(offsetof(tg_device_info, max_binding_size) == 904, "tg_device_info.max_binding_size");
 _Static_assert(offsetof(tg_device_info, binding_alignment) == 912, "tg_device_info.binding_alignment");
+_Static_assert(offsetof(tg_device_info, map_alignment) == 920, "tg_device_info.map_alignment");
 _Static_assert(sizeof(tg_memory_usage) == 32, "tg_memory_usage");
 _Static_assert(offsetof(tg_memory_usage, reserved) == 0, "tg_memory_usage.reserved");
 _Static_assert(offsetof(tg_memory_usage, used) == 8, "tg_memory_usage.used");

@@ -428,6 +428,11 @@ typedef struct tg_device_info {
     uint64_t max_binding_size;
     /** The offset of a bound slice must be a multiple of it; a power of two (minStorageBufferOffsetAlignment). */
     uint64_t binding_alignment;
+    /**
+     * Slices that are mapped to be written begin and end at multiples of this: 1 where all memory the host sees is
+     * coherent. Known once the device is made; else 0.
+     */
+    uint64_t map_alignment;
 } tg_device_info;
 
 /** Every member of tg_device_info at its default. */
@@ -456,7 +461,8 @@ typedef struct tg_device_info {
     /* max_bindings */ 0, \
     /* max_buffer_size */ 0, \
     /* max_binding_size */ 0, \
-    /* binding_alignment */ 0 \
+    /* binding_alignment */ 0, \
+    /* map_alignment */ 0 \
 }
 
 /**
@@ -972,9 +978,9 @@ typedef struct tg_buffer_info {
  * \param desc What it is to be; must not be NULL.
  * \param out The buffer: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL. (One
  *        failure has no handle to give: TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live buffers.)
- * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE for dev;
- *          TG_ERROR_OUT_OF_DEVICE_MEMORY, also for a size the device can never hold; TG_ERROR_OUT_OF_HOST_MEMORY;
- *          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+ * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE for
+ *          dev; TG_ERROR_OUT_OF_DEVICE_MEMORY, also for a size the device can never hold;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread.
  * \claims On failure the whole buffer, by one root. A new buffer is never claimed otherwise, unless the device has
  *         TG_DEVICE_TRACK_UNINITIALIZED. Its bytes are undefined but readable.
@@ -989,7 +995,7 @@ TG_API tg_result tg_buffer_create(tg_device dev, const tg_buffer_desc *desc, tg_
  * \param dev The device.
  * \param buffer The buffer; the null handle is fine and does nothing.
  * \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
- *          TG_ERROR_WRONG_STATE while an open scope holds its bytes.
+ *          TG_ERROR_WRONG_STATE while an open scope or mapping holds its bytes.
  * \threadsafety Any thread.
  * \claims Releases every claim on its bytes.
  */
@@ -1037,8 +1043,8 @@ TG_API tg_result tg_buffer_get_info(tg_device dev, tg_buffer buffer, tg_buffer_i
  * \param src_size Bytes at src; must be the size of the slice.
  * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer;
  *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
- *          TG_ERROR_WRONG_STATE while an open scope holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY,
- *          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
  * \claims Success releases exactly the bytes of dst. Failure claims them, by a root of its own.
  */
@@ -1077,8 +1083,8 @@ TG_API tg_result tg_buffer_write_with(tg_device dev, uint64_t stream, tg_slice d
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
  * \returns TG_OK; TG_TIMEOUT; TG_ERROR_UNWRITTEN when some byte is claimed; TG_ERROR_INVALID_ARGUMENT;
  *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
- *          TG_ERROR_WRONG_STATE while an open scope holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY,
- *          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Holds no other thread up.
  * \claims Nothing of the device's. Releases nothing.
  */
@@ -1095,9 +1101,9 @@ TG_API tg_result tg_buffer_read(tg_device dev, uint64_t stream, void *dst, size_
  * \param dst The bytes to write.
  * \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). A size of 0
  *        does nothing.
- * \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap or
- *          differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
- *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope holds the bytes;
+ * \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap
+ *          or differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+ *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
  *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
  * \claims Each claimed byte of src hands its claim to its byte of dst; each clean one releases it. A source without
@@ -1116,19 +1122,71 @@ TG_API tg_result tg_buffer_copy(tg_device dev, uint64_t stream, tg_slice dst, tg
  *        and have any size: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
  * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
- *          scope holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+ *          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
  * \claims Success releases exactly the bytes of dst. Failure claims them, by a root of its own.
  */
 TG_API tg_result tg_buffer_fill(tg_device dev, uint64_t stream, tg_slice dst, uint32_t pattern, uint32_t pattern_size);
+
+/**
+ * Maps a slice of memory that the host can see (TG_MEMORY_UPLOAD, TG_MEMORY_READBACK): gives the address of its
+ * bytes.
+ *
+ * Waits until the device is done with them: with what writes them, and for writing with what reads them too. Until
+ * tg_buffer_unmap they are held: other work on them is TG_ERROR_WRONG_STATE, except that bytes mapped for reading may
+ * be read by anyone. Other bytes of the buffer are free, and may be mapped as well.
+ *
+ * Memory of TG_MEMORY_DEVICE is never mapped, not even where the host could see it: that would work on one device and
+ * fail on the next. tg_buffer_read and tg_buffer_write reach it everywhere.
+ *
+ * \param dev The device.
+ * \param slice The bytes. For writing they must begin and end at multiples of tg_device_info::map_alignment, or end
+ *        with the buffer. A size of 0 maps nothing and gives NULL.
+ * \param access TG_ACCESS_READ: the bytes are read only; TG_ACCESS_WRITE: every one of them is written and none is
+ *        read, what is there before is undefined; TG_ACCESS_READ_WRITE: they are as they were.
+ * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
+ * \param out The address of the first byte, until tg_buffer_unmap; NULL unless TG_OK is returned. Must not be NULL.
+ * \returns TG_OK; TG_TIMEOUT: the device is not done with the bytes, and nothing changed; TG_ERROR_UNWRITTEN for
+ *          TG_ACCESS_READ when some byte is claimed or there are none; TG_SKIPPED for the others: some byte that is
+ *          read first is claimed, or there are none; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer
+ *          and for a token; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+ *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE for TG_MEMORY_DEVICE, and while an open scope or mapping holds
+ *          some of the bytes; TG_ERROR_LIMIT_EXCEEDED for a slice that breaks map_alignment;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+ * \threadsafety Any thread; the bytes may be used and unmapped on another. Holds no other thread up.
+ * \claims TG_ACCESS_READ: nothing. Otherwise all bytes of the slice, by a provisional root of code TG_ERROR_TORN_DOWN
+ *         until they are unmapped; a skip hands the roots found to all of them; a failure claims them by a root of
+ *         its own.
+ */
+TG_API tg_result tg_buffer_map(tg_device dev, tg_slice slice, uint32_t access, uint64_t timeout_ns, void **out);
+
+/**
+ * Ends a mapping: the address is no longer good, and the bytes are free.
+ *
+ * It is named by its bytes, as everything else is: a handle that can be checked and a range, where an address could
+ * not be told from one that was mapped before.
+ *
+ * \param dev The device.
+ * \param slice The bytes that were mapped, exactly. Bytes mapped for reading more than once are unmapped as often. A
+ *        size of 0 does nothing.
+ * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
+ *          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE when no mapping has exactly these
+ *          bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER when what was written cannot be shown to the device;
+ *          TG_ERROR_DEVICE_LOST when the device was lost meanwhile, unless the bytes were only read. On a failure
+ *          they are unmapped too.
+ * \threadsafety Any thread. No thread may use the address any more.
+ * \claims Success releases exactly the bytes of the slice if they were mapped to be written: the caller's word that
+ *         it wrote every one. Failure claims them, by a root of its own, or by the loss.
+ */
+TG_API tg_result tg_buffer_unmap(tg_device dev, tg_slice slice);
 
 /* Asynchronous read ----------------------------------------------------------------------------------------------- */
 
 /**
  * Begins to read a slice, in the order of a stream, and returns at once.
  *
- * The bytes are copied on the device behind everything enqueued on them before, and it is that copy that is read: what
- * becomes of the source afterwards, rewritten, destroyed or its memory used again, does not matter. The work is
+ * The bytes are copied on the device behind everything enqueued on them before, and it is that copy that is read:
+ * what becomes of the source afterwards, rewritten, destroyed or its memory used again, does not matter. The work is
  * submitted by the call. tg_read_poll, tg_read_wait and tg_read_data tell when it is over and whether it went well.
  *
  * \param dev The device.
@@ -1137,8 +1195,8 @@ TG_API tg_result tg_buffer_fill(tg_device dev, uint64_t stream, tg_slice dst, ui
  * \param out The read; the caller releases it. Live on TG_OK and on every failure (TG_IS_TRACKED), which is then what
  *        the read's own answer names; otherwise null. Must not be NULL. (One failure has no handle to give:
  *        TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live reads.)
- * \returns TG_OK, also when bytes of src are claimed: that is the read's answer; TG_NOT_READY: max_pending pieces of work
- *          are unfinished, the call would have had to wait for the device, and nothing changed;
+ * \returns TG_OK, also when bytes of src are claimed: that is the read's answer; TG_NOT_READY: max_pending pieces of
+ *          work are unfinished, the call would have had to wait for the device, and nothing changed;
  *          TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
  *          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds
  *          the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;
@@ -1158,8 +1216,8 @@ TG_API tg_result tg_read_begin(tg_device dev, uint64_t stream, tg_slice src, tg_
  * \returns TG_OK: its bytes are there, tg_read_data gives them; TG_NOT_READY: not over yet; TG_ERROR_UNWRITTEN: some
  *          byte of it was last to be written by work that did not succeed, tg_read_report names the roots;
  *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
- *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER when the bytes cannot be fetched: ask again. A device lost before
- *          the read was over is TG_ERROR_UNWRITTEN, with the loss as root.
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER when the bytes cannot be fetched: ask again. A device lost
+ *          before the read was over is TG_ERROR_UNWRITTEN, with the loss as root.
  * \threadsafety Any thread.
  * \claims Nothing. Releases nothing.
  */
@@ -1508,9 +1566,9 @@ typedef struct tg_launch_desc {
  * \returns TG_OK: enqueued; TG_SKIPPED; TG_ERROR_INVALID_ARGUMENT, also for a wrong number of bindings, a wrong
  *          push_size, a slice beyond its buffer, an empty slice that is bound, and more than one grid;
  *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
- *          TG_ERROR_WRONG_STATE while an open scope holds some of the bytes; TG_ERROR_LIMIT_EXCEEDED for a slice or
- *          grid beyond the limits in tg_device_info; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY,
- *          TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_WRONG_STATE while an open scope or mapping holds some of the bytes; TG_ERROR_LIMIT_EXCEEDED for a
+ *          slice or grid beyond the limits in tg_device_info; TG_ERROR_OUT_OF_HOST_MEMORY,
+ *          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Launches on one stream from several threads are in the order the device sees them.
  * \claims Success releases exactly the slices with TG_ACCESS_WRITE. A skip hands the roots found to everything it was
  *         to write. A failure claims everything it was to write, by a root of its own.
@@ -1560,12 +1618,12 @@ TG_API tg_result tg_stream_wait(tg_device dev, uint64_t stream, uint64_t timeout
  *
  * \param dev The device.
  * \param stream The stream; any number.
- * \param event The event. The null handle becomes a new event, which the caller destroys; a live one is recorded again in
- *        place, and whoever waits already waits for what it was. Must not be NULL. Recorded on TG_OK and on every
- *        failure (TG_IS_TRACKED); left as it was on misuse and on TG_ERROR_LIMIT_EXCEEDED.
+ * \param event The event. The null handle becomes a new event, which the caller destroys; a live one is recorded
+ *        again in place, and whoever waits already waits for what it was. Must not be NULL. Recorded on TG_OK and on
+ *        every failure (TG_IS_TRACKED); left as it was on misuse and on TG_ERROR_LIMIT_EXCEEDED.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND,
- *          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 live events; otherwise
- *          as tg_stream_flush.
+ *          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 live events;
+ *          otherwise as tg_stream_flush.
  * \threadsafety Any thread. Two threads that record one event: it is one of the two.
  * \claims As tg_stream_flush.
  */
@@ -1578,8 +1636,8 @@ TG_API tg_result tg_event_record(tg_device dev, uint64_t stream, tg_event *event
  * \param event The event.
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
  * \returns TG_OK; TG_TIMEOUT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
- *          TG_ERROR_STALE_HANDLE; TG_ERROR_DRIVER when waiting fails; TG_ERROR_DEVICE_LOST, also for an event that was
- *          over before.
+ *          TG_ERROR_STALE_HANDLE; TG_ERROR_DRIVER when waiting fails; TG_ERROR_DEVICE_LOST, also for an event that
+ *          was over before.
  * \threadsafety Any thread, several at once too. Holds no other thread up.
  * \claims Nothing. Releases nothing.
  */
@@ -1601,15 +1659,15 @@ TG_API tg_result tg_event_status(tg_device dev, tg_event event);
  * Makes what is enqueued on a stream from now on come after everything before an event.
  *
  * The device waits; the call does not, and other streams go on (but those that share a backend stream with this one).
- * Work that shares bytes is ordered without it. It is for what the library is not told of: bytes bound as TG_ACCESS_NONE,
- * or reached without being bound.
+ * Work that shares bytes is ordered without it. It is for what the library is not told of: bytes bound as
+ * TG_ACCESS_NONE, or reached without being bound.
  *
  * \param dev The device.
  * \param stream The stream that waits; any number, the event's own too.
  * \param event The event. It may be destroyed or recorded again afterwards: what was asked for stands.
  * \returns TG_OK; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
- *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the backend stream cannot be
- *          made, and then nothing is ordered; TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the backend stream cannot
+ *          be made, and then nothing is ordered; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread.
  * \claims Nothing. Releases nothing.
  */
@@ -1691,7 +1749,7 @@ TG_API tg_result tg_first_failure(tg_device dev, const tg_slice *slices, size_t 
  * \param error What failed; must not be NULL.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
- *          scope holds some of the bytes.
+ *          scope or mapping holds some of the bytes.
  * \threadsafety Any thread.
  * \claims Exactly the bytes of the slices, by one new root of code TG_ERROR_CALLER, which takes the place of older
  *         ones. No bytes: no root.
@@ -1708,7 +1766,7 @@ TG_API tg_result tg_taint(tg_device dev, const tg_slice *slices, size_t count, c
  * \param count Elements of slices.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
- *          scope holds some of the bytes.
+ *          scope or mapping holds some of the bytes.
  * \threadsafety Any thread.
  * \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root.
  */
@@ -1722,8 +1780,8 @@ TG_API tg_result tg_mark_written(tg_device dev, const tg_slice *slices, size_t c
  * \param buffer The token, or the buffer without memory.
  * \param error Why; must not be NULL.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
- *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE for a buffer that has memory, and while an open scope holds
- *          its bytes.
+ *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE for a buffer that has memory, and while an open scope
+ *          or mapping holds its bytes.
  * \threadsafety Any thread.
  * \claims The whole buffer, by a new root of code TG_ERROR_CALLER, which takes the place of older ones.
  */
@@ -1788,7 +1846,7 @@ typedef struct tg_scope_desc {
  * \param out The scope; the null handle unless TG_OK is returned. Must not be NULL.
  * \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_ERROR_INVALID_ARGUMENT, also
  *          for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
- *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while another open scope holds some of the bytes;
+ *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while another open scope or mapping holds some of the bytes;
  *          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes.
  * \threadsafety Any thread. The scope may be ended on another.
  * \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to

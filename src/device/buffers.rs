@@ -35,6 +35,7 @@ impl<B: Backend> Device<B> {
                 ));
             }
             core.memory.buffers.remove(buffer);
+            core.forget_mappings_of(block);
             core.forget(block);
             Ok(())
         })

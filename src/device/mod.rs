@@ -8,6 +8,7 @@ mod buffers;
 mod events;
 mod kernels;
 mod launch;
+mod maps;
 mod questions;
 mod reads;
 mod scopes;
@@ -30,6 +31,7 @@ use crate::stream::scheduler::Strategy;
 use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use events::Event;
 use kernels::Kernel;
+use maps::Mappings;
 use parking_lot::{Mutex, MutexGuard};
 use reads::Read;
 use smallvec::SmallVec;
@@ -52,6 +54,7 @@ struct Core<B: Backend> {
     scopes: HandleTable<ScopeKey>,
     reads: HandleTable<Read>,
     events: HandleTable<Event>,
+    mappings: Mappings<B::Page>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
     /// Blocks of host reads that nobody waits for any more: free once their point is complete.
@@ -78,6 +81,7 @@ struct Names {
     read_begin: Arc<str>,
     copy: Arc<str>,
     fill: Arc<str>,
+    map: Arc<str>,
     scope: Arc<str>,
 }
 
@@ -184,7 +188,9 @@ impl<B: Backend> Core<B> {
 
     /// The device is lost: one root for all it held; nothing in flight will be heard of again.
     fn lost(&mut self, fault: Fault) -> u64 {
-        self.lose(fault, Context { operation: "device", ..Context::default() })
+        let id = self.lose(fault, Context { operation: "device", ..Context::default() });
+        self.lose_mappings();
+        id
     }
 
     /// Takes back what completed.
@@ -315,6 +321,7 @@ impl<B: Backend> Device<B> {
             read_begin: "tg_read_begin".into(),
             copy: "tg_buffer_copy".into(),
             fill: "tg_buffer_fill".into(),
+            map: "tg_buffer_map".into(),
             scope: "scope".into(),
         };
         let core = Core {
@@ -333,6 +340,7 @@ impl<B: Backend> Device<B> {
             scopes: HandleTable::new(HandleKind::Scope, serial),
             reads: HandleTable::new(HandleKind::Read, serial),
             events: HandleTable::new(HandleKind::Event, serial),
+            mappings: Mappings::default(),
             staging: VecDeque::new(),
             late_reads: Vec::new(),
             retired: Vec::new(),

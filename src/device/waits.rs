@@ -189,6 +189,7 @@ impl<B: Backend> Device<B> {
             .chain(core.scopes.iter().map(|_| "an open scope".to_owned()))
             .chain(core.reads.iter().map(|_| "a read".to_owned()))
             .chain(core.events.iter().map(|_| "an event".to_owned()))
+            .chain(core.mapped())
             .collect();
         core.destroy_all(&self.backend);
         self.unlock_and_log(core);
@@ -213,6 +214,7 @@ impl<B: Backend> Core<B> {
             self.scopes.remove(handle);
             self.exit_write(scope, Some(Fault::new(Code::TornDown, "the device was destroyed")));
         }
+        self.tear_mappings();
         let _ = self.refresh(backend);
         self.forget_reads();
         self.forget_events();

@@ -2,7 +2,7 @@
 
 use super::boundary::{making, on_device};
 use super::results::tg_result;
-use super::slices::{bytes, tg_buffer, tg_device, tg_slice};
+use super::slices::{access, bytes, tg_buffer, tg_device, tg_slice};
 use super::strings::{self, LABEL, TG_LABEL_CAPACITY, tg_str};
 use super::structs::{self, Info, array_mut, flags, misuse, reserved, versioned};
 use crate::device::{BufferDesc, BufferMemory};
@@ -84,9 +84,9 @@ versioned!(tg_buffer_desc to size, tg_buffer_info to size);
 /// \param desc What it is to be; must not be NULL.
 /// \param out The buffer: live on TG_OK and on every failure (TG_IS_TRACKED), null on misuse. Must not be NULL. (One
 ///        failure has no handle to give: TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live buffers.)
-/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE for dev;
-///          TG_ERROR_OUT_OF_DEVICE_MEMORY, also for a size the device can never hold; TG_ERROR_OUT_OF_HOST_MEMORY;
-///          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE for
+///          dev; TG_ERROR_OUT_OF_DEVICE_MEMORY, also for a size the device can never hold;
+///          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread.
 /// \claims On failure the whole buffer, by one root. A new buffer is never claimed otherwise, unless the device has
 ///         TG_DEVICE_TRACK_UNINITIALIZED. Its bytes are undefined but readable.
@@ -135,7 +135,7 @@ fn described<'a>(desc: &tg_buffer_desc, label: &'a str) -> Result<BufferDesc<'a>
 /// \param dev The device.
 /// \param buffer The buffer; the null handle is fine and does nothing.
 /// \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
-///          TG_ERROR_WRONG_STATE while an open scope holds its bytes.
+///          TG_ERROR_WRONG_STATE while an open scope or mapping holds its bytes.
 /// \threadsafety Any thread.
 /// \claims Releases every claim on its bytes.
 #[unsafe(no_mangle)]
@@ -213,8 +213,8 @@ pub const TG_WRITE_NO_WAIT: u64 = 1 << 0;
 /// \param src_size Bytes at src; must be the size of the slice.
 /// \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer;
 ///          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
-///          TG_ERROR_WRONG_STATE while an open scope holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY,
-///          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
 /// \claims Success releases exactly the bytes of dst. Failure claims them, by a root of its own.
 #[unsafe(no_mangle)]
@@ -276,8 +276,8 @@ pub unsafe extern "C" fn tg_buffer_write_with(
 /// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
 /// \returns TG_OK; TG_TIMEOUT; TG_ERROR_UNWRITTEN when some byte is claimed; TG_ERROR_INVALID_ARGUMENT;
 ///          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
-///          TG_ERROR_WRONG_STATE while an open scope holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY,
-///          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Holds no other thread up.
 /// \claims Nothing of the device's. Releases nothing.
 #[unsafe(no_mangle)]
@@ -305,9 +305,9 @@ pub unsafe extern "C" fn tg_buffer_read(
 /// \param dst The bytes to write.
 /// \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). A size of 0
 ///        does nothing.
-/// \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap or
-///          differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
-///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope holds the bytes;
+/// \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap
+///          or differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
 ///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
 /// \claims Each claimed byte of src hands its claim to its byte of dst; each clean one releases it. A source without
@@ -327,7 +327,7 @@ pub extern "C" fn tg_buffer_copy(dev: tg_device, stream: u64, dst: tg_slice, src
 ///        and have any size: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
 /// \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
-///          scope holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+///          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
 /// \claims Success releases exactly the bytes of dst. Failure claims them, by a root of its own.
 #[unsafe(no_mangle)]
@@ -339,4 +339,71 @@ pub extern "C" fn tg_buffer_fill(
     pattern_size: u32,
 ) -> tg_result {
     on_device("tg_buffer_fill", dev, |device| device.buffer_fill(stream, dst.into(), pattern, pattern_size))
+}
+
+/// Maps a slice of memory that the host can see (TG_MEMORY_UPLOAD, TG_MEMORY_READBACK): gives the address of its
+/// bytes.
+///
+/// Waits until the device is done with them: with what writes them, and for writing with what reads them too. Until
+/// tg_buffer_unmap they are held: other work on them is TG_ERROR_WRONG_STATE, except that bytes mapped for reading may
+/// be read by anyone. Other bytes of the buffer are free, and may be mapped as well.
+///
+/// Memory of TG_MEMORY_DEVICE is never mapped, not even where the host could see it: that would work on one device and
+/// fail on the next. tg_buffer_read and tg_buffer_write reach it everywhere.
+///
+/// \param dev The device.
+/// \param slice The bytes. For writing they must begin and end at multiples of tg_device_info::map_alignment, or end
+///        with the buffer. A size of 0 maps nothing and gives NULL.
+/// \param access TG_ACCESS_READ: the bytes are read only; TG_ACCESS_WRITE: every one of them is written and none is
+///        read, what is there before is undefined; TG_ACCESS_READ_WRITE: they are as they were.
+/// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
+/// \param out The address of the first byte, until tg_buffer_unmap; NULL unless TG_OK is returned. Must not be NULL.
+/// \returns TG_OK; TG_TIMEOUT: the device is not done with the bytes, and nothing changed; TG_ERROR_UNWRITTEN for
+///          TG_ACCESS_READ when some byte is claimed or there are none; TG_SKIPPED for the others: some byte that is
+///          read first is claimed, or there are none; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer
+///          and for a token; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE for TG_MEMORY_DEVICE, and while an open scope or mapping holds
+///          some of the bytes; TG_ERROR_LIMIT_EXCEEDED for a slice that breaks map_alignment;
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+/// \threadsafety Any thread; the bytes may be used and unmapped on another. Holds no other thread up.
+/// \claims TG_ACCESS_READ: nothing. Otherwise all bytes of the slice, by a provisional root of code TG_ERROR_TORN_DOWN
+///         until they are unmapped; a skip hands the roots found to all of them; a failure claims them by a root of
+///         its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tg_buffer_map(
+    dev: tg_device,
+    slice: tg_slice,
+    access: u32,
+    timeout_ns: u64,
+    out: *mut *mut c_void,
+) -> tg_result {
+    // SAFETY: the header asks for NULL or a writable pointer.
+    unsafe {
+        making("tg_buffer_map", dev, out, std::ptr::null_mut(), |device| {
+            let why = format_args!("{access} is no access that bytes are mapped for");
+            let access = self::access(access).flatten().ok_or_else(|| misuse("access", why))?;
+            Ok((device.buffer_map(slice.into(), access, timeout_ns)?.cast(), Ok(())))
+        })
+    }
+}
+
+/// Ends a mapping: the address is no longer good, and the bytes are free.
+///
+/// It is named by its bytes, as everything else is: a handle that can be checked and a range, where an address could
+/// not be told from one that was mapped before.
+///
+/// \param dev The device.
+/// \param slice The bytes that were mapped, exactly. Bytes mapped for reading more than once are unmapped as often. A
+///        size of 0 does nothing.
+/// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
+///          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE when no mapping has exactly these
+///          bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER when what was written cannot be shown to the device;
+///          TG_ERROR_DEVICE_LOST when the device was lost meanwhile, unless the bytes were only read. On a failure
+///          they are unmapped too.
+/// \threadsafety Any thread. No thread may use the address any more.
+/// \claims Success releases exactly the bytes of the slice if they were mapped to be written: the caller's word that
+///         it wrote every one. Failure claims them, by a root of its own, or by the loss.
+#[unsafe(no_mangle)]
+pub extern "C" fn tg_buffer_unmap(dev: tg_device, slice: tg_slice) -> tg_result {
+    on_device("tg_buffer_unmap", dev, |device| device.buffer_unmap(slice.into()))
 }

@@ -13,12 +13,12 @@ use crate::code::Kind;
 ///
 /// \param dev The device.
 /// \param stream The stream; any number.
-/// \param event The event. The null handle becomes a new event, which the caller destroys; a live one is recorded again in
-///        place, and whoever waits already waits for what it was. Must not be NULL. Recorded on TG_OK and on every
-///        failure (TG_IS_TRACKED); left as it was on misuse and on TG_ERROR_LIMIT_EXCEEDED.
+/// \param event The event. The null handle becomes a new event, which the caller destroys; a live one is recorded
+///        again in place, and whoever waits already waits for what it was. Must not be NULL. Recorded on TG_OK and on
+///        every failure (TG_IS_TRACKED); left as it was on misuse and on TG_ERROR_LIMIT_EXCEEDED.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND,
-///          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 live events; otherwise
-///          as tg_stream_flush.
+///          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 live events;
+///          otherwise as tg_stream_flush.
 /// \threadsafety Any thread. Two threads that record one event: it is one of the two.
 /// \claims As tg_stream_flush.
 #[unsafe(no_mangle)]
@@ -42,8 +42,8 @@ pub unsafe extern "C" fn tg_event_record(dev: tg_device, stream: u64, event: *mu
 /// \param event The event.
 /// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
 /// \returns TG_OK; TG_TIMEOUT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
-///          TG_ERROR_STALE_HANDLE; TG_ERROR_DRIVER when waiting fails; TG_ERROR_DEVICE_LOST, also for an event that was
-///          over before.
+///          TG_ERROR_STALE_HANDLE; TG_ERROR_DRIVER when waiting fails; TG_ERROR_DEVICE_LOST, also for an event that
+///          was over before.
 /// \threadsafety Any thread, several at once too. Holds no other thread up.
 /// \claims Nothing. Releases nothing.
 #[unsafe(no_mangle)]
@@ -67,15 +67,15 @@ pub extern "C" fn tg_event_status(dev: tg_device, event: tg_event) -> tg_result 
 /// Makes what is enqueued on a stream from now on come after everything before an event.
 ///
 /// The device waits; the call does not, and other streams go on (but those that share a backend stream with this one).
-/// Work that shares bytes is ordered without it. It is for what the library is not told of: bytes bound as TG_ACCESS_NONE,
-/// or reached without being bound.
+/// Work that shares bytes is ordered without it. It is for what the library is not told of: bytes bound as
+/// TG_ACCESS_NONE, or reached without being bound.
 ///
 /// \param dev The device.
 /// \param stream The stream that waits; any number, the event's own too.
 /// \param event The event. It may be destroyed or recorded again afterwards: what was asked for stands.
 /// \returns TG_OK; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
-///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the backend stream cannot be
-///          made, and then nothing is ordered; TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the backend stream cannot
+///          be made, and then nothing is ordered; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread.
 /// \claims Nothing. Releases nothing.
 #[unsafe(no_mangle)]

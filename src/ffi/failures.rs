@@ -115,7 +115,7 @@ pub unsafe extern "C" fn tg_first_failure(
 /// \param error What failed; must not be NULL.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
-///          scope holds some of the bytes.
+///          scope or mapping holds some of the bytes.
 /// \threadsafety Any thread.
 /// \claims Exactly the bytes of the slices, by one new root of code TG_ERROR_CALLER, which takes the place of older
 ///         ones. No bytes: no root.
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn tg_taint(
 /// \param count Elements of slices.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
-///          scope holds some of the bytes.
+///          scope or mapping holds some of the bytes.
 /// \threadsafety Any thread.
 /// \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root.
 #[unsafe(no_mangle)]
@@ -160,8 +160,8 @@ pub unsafe extern "C" fn tg_mark_written(dev: tg_device, slices: *const tg_slice
 /// \param buffer The token, or the buffer without memory.
 /// \param error Why; must not be NULL.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
-///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE for a buffer that has memory, and while an open scope holds
-///          its bytes.
+///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE for a buffer that has memory, and while an open scope
+///          or mapping holds its bytes.
 /// \threadsafety Any thread.
 /// \claims The whole buffer, by a new root of code TG_ERROR_CALLER, which takes the place of older ones.
 #[unsafe(no_mangle)]

@@ -75,9 +75,9 @@ const EXTRA: UseFields =
 /// \returns TG_OK: enqueued; TG_SKIPPED; TG_ERROR_INVALID_ARGUMENT, also for a wrong number of bindings, a wrong
 ///          push_size, a slice beyond its buffer, an empty slice that is bound, and more than one grid;
 ///          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
-///          TG_ERROR_WRONG_STATE while an open scope holds some of the bytes; TG_ERROR_LIMIT_EXCEEDED for a slice or
-///          grid beyond the limits in tg_device_info; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY,
-///          TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_WRONG_STATE while an open scope or mapping holds some of the bytes; TG_ERROR_LIMIT_EXCEEDED for a
+///          slice or grid beyond the limits in tg_device_info; TG_ERROR_OUT_OF_HOST_MEMORY,
+///          TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Launches on one stream from several threads are in the order the device sees them.
 /// \claims Success releases exactly the slices with TG_ACCESS_WRITE. A skip hands the roots found to everything it was
 ///         to write. A failure claims everything it was to write, by a root of its own.

@@ -109,6 +109,9 @@ pub struct tg_device_info {
     pub max_binding_size: u64,
     /// The offset of a bound slice must be a multiple of it; a power of two (minStorageBufferOffsetAlignment).
     pub binding_alignment: u64,
+    /// Slices that are mapped to be written begin and end at multiples of this: 1 where all memory the host sees is
+    /// coherent. Known once the device is made; else 0.
+    pub map_alignment: u64,
 }
 
 versioned!(tg_device_info to index);

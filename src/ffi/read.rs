@@ -9,8 +9,8 @@ use std::ffi::c_void;
 
 /// Begins to read a slice, in the order of a stream, and returns at once.
 ///
-/// The bytes are copied on the device behind everything enqueued on them before, and it is that copy that is read: what
-/// becomes of the source afterwards, rewritten, destroyed or its memory used again, does not matter. The work is
+/// The bytes are copied on the device behind everything enqueued on them before, and it is that copy that is read:
+/// what becomes of the source afterwards, rewritten, destroyed or its memory used again, does not matter. The work is
 /// submitted by the call. tg_read_poll, tg_read_wait and tg_read_data tell when it is over and whether it went well.
 ///
 /// \param dev The device.
@@ -19,8 +19,8 @@ use std::ffi::c_void;
 /// \param out The read; the caller releases it. Live on TG_OK and on every failure (TG_IS_TRACKED), which is then what
 ///        the read's own answer names; otherwise null. Must not be NULL. (One failure has no handle to give:
 ///        TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live reads.)
-/// \returns TG_OK, also when bytes of src are claimed: that is the read's answer; TG_NOT_READY: max_pending pieces of work
-///          are unfinished, the call would have had to wait for the device, and nothing changed;
+/// \returns TG_OK, also when bytes of src are claimed: that is the read's answer; TG_NOT_READY: max_pending pieces of
+///          work are unfinished, the call would have had to wait for the device, and nothing changed;
 ///          TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
 ///          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds
 ///          the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;
@@ -47,8 +47,8 @@ pub unsafe extern "C" fn tg_read_begin(dev: tg_device, stream: u64, src: tg_slic
 /// \returns TG_OK: its bytes are there, tg_read_data gives them; TG_NOT_READY: not over yet; TG_ERROR_UNWRITTEN: some
 ///          byte of it was last to be written by work that did not succeed, tg_read_report names the roots;
 ///          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
-///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER when the bytes cannot be fetched: ask again. A device lost before
-///          the read was over is TG_ERROR_UNWRITTEN, with the loss as root.
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER when the bytes cannot be fetched: ask again. A device lost
+///          before the read was over is TG_ERROR_UNWRITTEN, with the loss as root.
 /// \threadsafety Any thread.
 /// \claims Nothing. Releases nothing.
 #[unsafe(no_mangle)]

@@ -103,6 +103,7 @@ pub(super) fn info(device: &Device) -> tg_device_info {
         max_buffer_size: limits.max_buffer_size,
         max_binding_size: limits.max_binding_size,
         binding_alignment: limits.binding_alignment,
+        map_alignment: limits.map_alignment[1..].iter().copied().max().unwrap_or(1),
         ..described(&info.description)
     }
 }
@@ -165,5 +166,6 @@ fn described(description: &DeviceDescription) -> tg_device_info {
         max_buffer_size: 0,
         max_binding_size: 0,
         binding_alignment: 0,
+        map_alignment: 0,
     }
 }

@@ -43,6 +43,8 @@ fn call_all(dev: tg_device, mut before: impl FnMut(), mut after: impl FnMut(&'st
         tg_buffer_read(dev, 0, null_mut(), 0, nothing, 0);
         tg_buffer_copy(dev, 0, nothing, nothing);
         tg_buffer_fill(dev, 0, nothing, 0, 4);
+        tg_buffer_map(dev, nothing, TG_ACCESS_READ, 0, null_mut());
+        tg_buffer_unmap(dev, nothing);
         tg_read_begin(dev, 0, nothing, null_mut());
         tg_read_poll(dev, read);
         tg_read_wait(dev, read, 0);

@@ -26,6 +26,12 @@ pub trait PageSource {
     fn page_write(&self, page: &Self::Page, offset: u64, bytes: &[u8]) -> Result<(), Fault>;
     /// Reads bytes that completed work left in a page of kind `Readback`.
     fn page_read(&self, page: &Self::Page, offset: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+    /// Where the host finds bytes of a page of kind `Upload` or `Readback`; they stay there as long as the page.
+    fn page_address(&self, page: &Self::Page, offset: u64, size: u64) -> Result<*mut u8, Fault>;
+    /// Shows the host, at that address, what completed work left in the bytes.
+    fn page_invalidate(&self, page: &Self::Page, offset: u64, size: u64) -> Result<(), Fault>;
+    /// Shows work submitted afterwards what the host wrote there.
+    fn page_flush(&self, page: &Self::Page, offset: u64, size: u64) -> Result<(), Fault>;
     /// Bytes the driver says are still to be had for `kind`, where it says so.
     fn budget(&self, kind: MemoryKind) -> Option<u64>;
 }

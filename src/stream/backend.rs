@@ -25,6 +25,9 @@ pub struct Limits {
     /// Blocks are aligned and padded to this (a power of two, a multiple of `binding_alignment` and of
     /// `nonCoherentAtomSize`), so that offset 0 of every buffer is bindable.
     pub block_alignment: u64,
+    /// What the host writes where it lies, in memory of each kind, goes in whole multiples of this from the start of a
+    /// block: `nonCoherentAtomSize`, or 1 where the memory is coherent.
+    pub map_alignment: [u64; 3],
     /// `maxComputeWorkGroupCount`.
     pub max_groups: [u32; 3],
     /// `maxPushConstantsSize`.

@@ -89,6 +89,12 @@ struct Source {
     flags: vk::MemoryPropertyFlags,
 }
 
+impl Source {
+    fn is_coherent(&self) -> bool {
+        self.flags.contains(vk::MemoryPropertyFlags::HOST_COHERENT)
+    }
+}
+
 /// The device's memory, as pages.
 pub(super) struct Memory {
     /// Before `gpu`: what it holds must be freed while the device lives.
@@ -192,6 +198,11 @@ impl Memory {
         self.sources.map(|source| source.heap_size)
     }
 
+    /// What the host may write of each kind without touching its neighbours.
+    pub(super) fn map_alignments(&self) -> [u64; 3] {
+        self.sources.map(|source| if source.is_coherent() { 1 } else { self.atom })
+    }
+
     fn source(&self, kind: MemoryKind) -> Source {
         self.sources[match kind {
             MemoryKind::Device => 0,
@@ -271,14 +282,7 @@ impl Memory {
         let target = host_address(page, offset, bytes.len())?;
         // SAFETY: the range lies in the mapped page, and no unfinished work and no other write touches it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_ptr(), bytes.len()) };
-        if !page.source.flags.contains(vk::MemoryPropertyFlags::HOST_COHERENT) {
-            let range = page.atoms(offset, bytes.len() as u64);
-            // SAFETY: the range is mapped and made of whole atoms.
-            let result =
-                unsafe { (self.gpu.raw.fp_v1_0().flush_mapped_memory_ranges)(self.gpu.raw.handle(), 1, &range) };
-            check(result, "vkFlushMappedMemoryRanges", || format_args!("after a host write"))?;
-        }
-        Ok(())
+        self.flush(page, offset, bytes.len() as u64)
     }
 
     pub(super) fn read(&self, page: &Page, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
@@ -287,16 +291,39 @@ impl Memory {
         }
         messages::begin_operation();
         let source = host_address(page, offset, bytes.len())?;
-        if !page.source.flags.contains(vk::MemoryPropertyFlags::HOST_COHERENT) {
-            let range = page.atoms(offset, bytes.len() as u64);
-            // SAFETY: the range is mapped and made of whole atoms.
-            let result =
-                unsafe { (self.gpu.raw.fp_v1_0().invalidate_mapped_memory_ranges)(self.gpu.raw.handle(), 1, &range) };
-            check(result, "vkInvalidateMappedMemoryRanges", || format_args!("before a host read"))?;
-        }
+        self.invalidate(page, offset, bytes.len() as u64)?;
         // SAFETY: the range lies in the mapped page, and the work that wrote it completed.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
+    }
+
+    /// Where the host finds bytes of a page.
+    pub(super) fn address(&self, page: &Page, offset: u64, size: u64) -> Result<*mut u8, Fault> {
+        let size = usize::try_from(size).map_err(|_| Fault::new(Code::Internal, "a page beyond the host's memory"))?;
+        Ok(host_address(page, offset, size)?.as_ptr())
+    }
+
+    /// Makes host writes visible to what is submitted afterwards.
+    pub(super) fn flush(&self, page: &Page, offset: u64, size: u64) -> Result<(), Fault> {
+        if page.source.is_coherent() || size == 0 {
+            return Ok(());
+        }
+        let range = page.atoms(offset, size);
+        // SAFETY: the range is mapped and made of whole atoms.
+        let result = unsafe { (self.gpu.raw.fp_v1_0().flush_mapped_memory_ranges)(self.gpu.raw.handle(), 1, &range) };
+        check(result, "vkFlushMappedMemoryRanges", || format_args!("after a host write"))
+    }
+
+    /// Makes what completed work wrote visible to the host.
+    pub(super) fn invalidate(&self, page: &Page, offset: u64, size: u64) -> Result<(), Fault> {
+        if page.source.is_coherent() || size == 0 {
+            return Ok(());
+        }
+        let range = page.atoms(offset, size);
+        // SAFETY: the range is mapped and made of whole atoms.
+        let result =
+            unsafe { (self.gpu.raw.fp_v1_0().invalidate_mapped_memory_ranges)(self.gpu.raw.handle(), 1, &range) };
+        check(result, "vkInvalidateMappedMemoryRanges", || format_args!("before a host read"))
     }
 
     pub(super) fn budget(&self, kind: MemoryKind) -> Option<u64> {

@@ -177,6 +177,7 @@ impl Backend {
         let mut limits = limits(&gpu.probed, gpu.queues.len());
         let memory = Arc::new(Memory::create(Arc::clone(&gpu), limits.max_buffer_size)?);
         limits.heap_size = memory.heap_sizes();
+        limits.map_alignment = memory.map_alignments();
         let largest_heap = limits.heap_size.iter().copied().max().unwrap_or(0);
         limits.max_buffer_size = limits.max_buffer_size.min(largest_heap);
 
@@ -257,6 +258,7 @@ fn limits(probed: &Probed, queues: usize) -> Limits {
         max_binding_size: u64::from(l.max_storage_buffer_range),
         binding_alignment,
         block_alignment: binding_alignment.max(l.non_coherent_atom_size.max(1).next_power_of_two()),
+        map_alignment: [1; 3],
         max_groups: l.max_compute_work_group_count,
         max_push_size: l.max_push_constants_size,
         max_bindings,
@@ -280,6 +282,20 @@ impl PageSource for Backend {
 
     fn page_read(&self, page: &Page, offset: u64, bytes: &mut [u8]) -> Result<(), Fault> {
         self.memory.read(page, offset, bytes)
+    }
+
+    fn page_address(&self, page: &Page, offset: u64, size: u64) -> Result<*mut u8, Fault> {
+        self.memory.address(page, offset, size)
+    }
+
+    fn page_invalidate(&self, page: &Page, offset: u64, size: u64) -> Result<(), Fault> {
+        messages::begin_operation();
+        self.memory.invalidate(page, offset, size)
+    }
+
+    fn page_flush(&self, page: &Page, offset: u64, size: u64) -> Result<(), Fault> {
+        messages::begin_operation();
+        self.memory.flush(page, offset, size)
     }
 
     fn budget(&self, kind: MemoryKind) -> Option<u64> {

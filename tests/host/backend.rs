@@ -22,6 +22,8 @@ pub enum Call {
     PageCreate,
     PageWrite,
     PageRead,
+    PageInvalidate,
+    PageFlush,
     SlotCreate,
     KernelCreate,
     Begin,
@@ -65,6 +67,7 @@ impl Options {
                 max_binding_size: 1 << 27,
                 binding_alignment: 4,
                 block_alignment: 16,
+                map_alignment: [1; 3],
                 max_groups: [1024; 3],
                 max_push_size: 128,
                 max_bindings: 8,
@@ -129,6 +132,8 @@ struct State {
     pace: Pace,
     held: bool,
     bytes: HashMap<u64, (MemoryKind, Vec<u8>)>,
+    /// What the host sees of pages it has an address in: nothing is shown to either side without being asked to.
+    seen: HashMap<u64, Vec<u8>>,
     serial: u64,
     queues: Vec<VecDeque<Queued>>,
     reached: HashMap<u32, u64>,
@@ -315,6 +320,17 @@ impl State {
         }
     }
 
+    fn seen_at(&mut self, address: *mut u8, size: usize) -> &mut [u8] {
+        let at = address as usize;
+        let page = self.seen.values_mut().find(|seen| {
+            let start = seen.as_ptr() as usize;
+            start <= at && at + size <= start + seen.len()
+        });
+        let page = page.expect("an address that a page was asked for");
+        let offset = at - page.as_ptr() as usize;
+        &mut page[offset..offset + size]
+    }
+
     fn load(&self, place: &Place, offset: u64) -> Option<u8> {
         self.bytes.get(&place.page)?.1.get((place.offset + offset) as usize).copied()
     }
@@ -414,6 +430,7 @@ impl HostBackend {
             pace,
             held: false,
             bytes: HashMap::new(),
+            seen: HashMap::new(),
             serial: 0,
             queues: (0..limits.queues).map(|_| VecDeque::new()).collect(),
             reached: HashMap::new(),
@@ -452,6 +469,16 @@ impl HostBackend {
     /// The caller signals a semaphore of its own.
     pub fn signal(&self, semaphore: u64, value: u64) {
         self.state.lock().externals.insert(semaphore, value);
+    }
+
+    /// Writes where the host has an address, as its owner would.
+    pub fn poke(&self, address: *mut u8, bytes: &[u8]) {
+        self.state.lock().seen_at(address, bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// Reads there.
+    pub fn peek(&self, address: *mut u8, size: usize) -> Vec<u8> {
+        self.state.lock().seen_at(address, size).to_vec()
     }
 
     /// While held, nothing submitted runs.
@@ -563,6 +590,7 @@ impl PageSource for HostBackend {
     fn page_destroy(&self, page: HostPage) {
         let mut state = self.state.lock();
         state.bytes.remove(&page.serial);
+        state.seen.remove(&page.serial);
         state.log.push(Event::PageDestroyed { page: page.serial });
     }
 
@@ -591,6 +619,41 @@ impl PageSource for HostBackend {
         state.log.push(Event::HostRead { page: page.serial, start: offset, end });
         if let Some(source) = state.bytes.get(&page.serial).and_then(|b| b.1.get(offset as usize..end as usize)) {
             bytes.copy_from_slice(source);
+        }
+        Ok(())
+    }
+
+    fn page_address(&self, page: &HostPage, offset: u64, size: u64) -> Result<*mut u8, Fault> {
+        let mut state = self.state.lock();
+        if page.kind == MemoryKind::Device || offset + size > page.size {
+            state.breach(format!("the host asked where {offset}+{size} of a page of kind {:?} lies", page.kind));
+        }
+        let seen = state.seen.entry(page.serial).or_insert_with(|| vec![0xA5; page.size as usize]);
+        Ok(seen.as_mut_ptr().wrapping_add(offset as usize))
+    }
+
+    fn page_invalidate(&self, page: &HostPage, offset: u64, size: u64) -> Result<(), Fault> {
+        self.page_address(page, offset, size)?;
+        self.enter("page_invalidate", Call::PageInvalidate)?;
+        let mut state = self.state.lock();
+        let (start, end) = (offset as usize, (offset + size) as usize);
+        state.log.push(Event::HostRead { page: page.serial, start: offset, end: offset + size });
+        let State { bytes, seen, .. } = &mut *state;
+        if let (Some((_, bytes)), Some(seen)) = (bytes.get(&page.serial), seen.get_mut(&page.serial)) {
+            seen[start..end].copy_from_slice(&bytes[start..end]);
+        }
+        Ok(())
+    }
+
+    fn page_flush(&self, page: &HostPage, offset: u64, size: u64) -> Result<(), Fault> {
+        self.page_address(page, offset, size)?;
+        self.enter("page_flush", Call::PageFlush)?;
+        let mut state = self.state.lock();
+        let (start, end) = (offset as usize, (offset + size) as usize);
+        state.log.push(Event::HostWrite { page: page.serial, start: offset, end: offset + size });
+        let State { bytes, seen, .. } = &mut *state;
+        if let (Some((_, bytes)), Some(seen)) = (bytes.get_mut(&page.serial), seen.get(&page.serial)) {
+            bytes[start..end].copy_from_slice(&seen[start..end]);
         }
         Ok(())
     }
