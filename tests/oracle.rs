@@ -284,7 +284,9 @@ impl World {
                 self.took(call, seen)
             }
             (Err(Error::Failed(fault, roots)), Some(refused)) if found.is_empty() => {
-                if !fault.message.contains(&refused.message) || (refused.root < NO_ROOT && roots.ids[..] != [refused.root]) {
+                if !fault.message.contains(&refused.message)
+                    || (refused.root < NO_ROOT && roots.ids[..] != [refused.root])
+                {
                     return Err(format!("{fault:?} with roots {:?} is not the refusal {}", roots.ids, refused.root));
                 }
                 let call = ran(&mut self.model);
