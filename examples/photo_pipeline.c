@@ -251,10 +251,35 @@ static bool run_broken(tg_device device, const struct picture *photo, enum fault
     return true;
 }
 
+/* `--scheduling NAME` before the other arguments: which driver orders the streams. The pictures are the same. */
+static bool choose_scheduling(tg_device_desc *desc, int *argc, char ***argv)
+{
+    static const struct {
+        const char *name;
+        uint32_t scheduling;
+    } known[] = {
+        {"event", TG_SCHEDULING_EVENT}, {"interleave", TG_SCHEDULING_INTERLEAVE}, {"sequence", TG_SCHEDULING_SEQUENCE}};
+
+    if (*argc < 2 || strcmp((*argv)[1], "--scheduling") != 0)
+        return true;
+    for (size_t i = 0; *argc > 2 && i < sizeof known / sizeof *known; ++i)
+        if (strcmp((*argv)[2], known[i].name) == 0) {
+            desc->scheduling = known[i].scheduling;
+            *argc -= 2;
+            *argv += 2;
+            return true;
+        }
+    fprintf(stderr, "--scheduling is one of: event interleave sequence\n");
+    return false;
+}
+
 int main(int argc, char **argv)
 {
-    const char *photo_path = argc > 1 ? argv[1] : EXAMPLE_FOLDER "/data/astronaut.png";
     tg_device_desc desc = TG_DEVICE_DESC_INIT;
+
+    if (!choose_scheduling(&desc, &argc, &argv))
+        return EXIT_FAILURE;
+    const char *photo_path = argc > 1 ? argv[1] : EXAMPLE_FOLDER "/data/astronaut.png";
     tg_device_info info = TG_DEVICE_INFO_INIT;
     tg_report reports[TAINTED + 1] = {{0}};
     struct picture photo, clean[PICTURES];

@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # The demo from nothing on a Debian or Ubuntu machine: set-up, library, examples, run. Run it again as often as you like.
-# usage: demo.sh [PHOTO.png [OUTPUT FOLDER]]
+# usage: demo.sh [--scheduling event|interleave|sequence] [PHOTO.png [OUTPUT FOLDER]]
 #
 #   TIDEGATE_PREFIX   an installed tidegate to use instead of building one
 #   VK_DRIVER_FILES   the driver to run on; lavapipe when it is not set
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+scheduling=event
+if [ "${1:-}" = --scheduling ]; then
+    scheduling=${2:?--scheduling needs a name}
+    shift 2
+fi
 photo=examples/data/astronaut.png
 pictures=out/demo
 # What the caller names is meant from where the caller stands.
@@ -52,4 +57,4 @@ fi
 
 mkdir -p -- "$pictures"
 "$build/examples/first_light"
-"$build/examples/photo_pipeline" "$photo" "$pictures"
+"$build/examples/photo_pipeline" --scheduling "$scheduling" "$photo" "$pictures"

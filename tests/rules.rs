@@ -1,4 +1,4 @@
-//! The rules of DESIGN section 2, one fact a test, named after the rule it shows, on every scheduling.
+//! The rules of docs/rules.md, one fact a test, named after the rule it shows, on every scheduling.
 
 mod host;
 

@@ -111,6 +111,8 @@ tg_device_desc test_device_desc(void) {
     tg_device_desc desc = TG_DEVICE_DESC_INIT;
     desc.flags = TG_DEVICE_VALIDATION;
     desc.log = on_log;
+    const char *scheduling = getenv("TG_TEST_SCHEDULING");
+    if (scheduling) desc.scheduling = (uint32_t)strtoul(scheduling, NULL, 10);
     if (shim_is_above()) desc.get_instance_proc_addr = (tg_proc)tg_shim_get_instance_proc_addr;
     return desc;
 }

@@ -1,7 +1,8 @@
 //! What is known of the bytes of one block: which are claimed, which are held, and whether there are any at all.
 
 use super::interval::{Holds, IntervalMap};
-use super::roots::{Name, RootTable, SetKey};
+use super::name::Name;
+use super::roots::{RootTable, SetKey};
 use slotmap::new_key_type;
 use smallvec::SmallVec;
 

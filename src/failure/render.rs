@@ -1,7 +1,8 @@
 //! Words for people, rendered from data: log lines, a report's text, its JSON.
 
+use super::name::Name;
 use super::report::{Report, Step, StepKind};
-use super::roots::{Cause, Name};
+use super::roots::Cause;
 use super::skips::NewStep;
 use crate::code::Code;
 use serde_json::{Value, json};

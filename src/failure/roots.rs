@@ -19,24 +19,6 @@ new_key_type! {
     pub struct SetKey;
 }
 
-/// A buffer or kernel as a path names it: a serial that is never used again, and the caller's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
-    /// "buffer" or "kernel": what it is called when it has no label.
-    pub noun: &'static str,
-    /// Which creation of the device's it was, counted from 1.
-    pub serial: u64,
-    /// The caller's name, or empty.
-    pub label: Arc<str>,
-}
-
-impl Name {
-    /// The label, or a name made of the serial.
-    pub fn shown(&self) -> String {
-        if self.label.is_empty() { format!("{} {}", self.noun, self.serial) } else { self.label.to_string() }
-    }
-}
-
 /// What is known of a first cause beside the fault itself.
 #[derive(Clone, Debug, Default)]
 pub struct Context {

@@ -3,8 +3,8 @@
 //! Bounded (R15): the 16 newest distinct steps with a count each. A loop that skips for ever finds its step again and
 //! allocates nothing.
 
+use super::name::Name;
 use super::report::{Step, StepKind};
-use super::roots::Name;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@
 //! is submitted before anything that depends on it is recorded, so no submission ever waits for a later one. Only work
 //! that is held back for a semaphore of the caller's is not: what depends on it is held back behind it.
 
+use super::answers::Answers;
 use super::backend::{Backend, External};
 use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission, Told};
 use super::pool::StreamPool;
@@ -40,16 +41,12 @@ struct Slot<R> {
     externals: SmallVec<[External; 1]>,
     /// The open recording writes memory that the host reads.
     for_host: bool,
-    /// Up to here every submission was answered.
-    settled: u64,
-    /// Batches that failed while earlier ones were not answered yet.
-    failed_ahead: SmallVec<[u64; 2]>,
+    /// What the device answered.
+    answers: Answers,
     /// The last batch the device accepted.
     accepted: u64,
     /// The last batch known to be complete.
     complete: u64,
-    /// The last batch that never ran.
-    refused: u64,
     /// The refusals, counted over all slots, that the open recording is ordered after.
     after_refusals: u64,
     in_flight: VecDeque<(u64, R)>,
@@ -70,11 +67,9 @@ impl<R> Slot<R> {
             told: SmallVec::new(),
             externals: SmallVec::new(),
             for_host: false,
-            settled: 0,
-            failed_ahead: SmallVec::new(),
+            answers: Answers::default(),
             accepted: 0,
             complete: 0,
-            refused: 0,
             after_refusals: 0,
             in_flight: VecDeque::new(),
         }
@@ -100,24 +95,14 @@ impl<R> Slot<R> {
     fn settle(&mut self, batch: u64, accepted: bool) {
         if accepted {
             self.accepted = batch;
-            self.told.retain(|(_, told)| !told.is_done(batch));
+            self.answers.accept(batch);
         } else {
-            self.refused = self.refused.max(batch);
-            if self.settled + 1 != batch {
-                self.failed_ahead.push(batch);
-                return;
-            }
-        }
-        self.settled = batch;
-        while self.failed_ahead.contains(&(self.settled + 1)) {
-            self.settled += 1;
-            let settled = self.settled;
-            self.failed_ahead.retain(|failed| *failed != settled);
+            self.answers.refuse(batch);
         }
     }
 
     fn progress(&self, point: Point) -> Progress {
-        if point.batch > self.settled {
+        if point.batch > self.answers.settled() {
             return Progress::Waiting;
         }
         // What was refused never runs; what was accepted before it may be running still.
@@ -167,7 +152,7 @@ impl<B: Backend> EventStreams<B> {
         let Some(theirs) = self.pool.try_get(point.slot) else { return };
         let own = self.pool.try_get(slot);
         // Work that never ran cannot stand for what it was to come after.
-        if point.batch <= theirs.refused {
+        if point.batch <= theirs.answers.refused() {
             need.everything |= own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals);
         }
         if point.slot == slot {
@@ -177,7 +162,7 @@ impl<B: Backend> EventStreams<B> {
         let same_queue = self.queue_of(point.slot) == self.queue_of(slot);
         let seen = own.and_then(|own| own.seen.get(point.slot as usize)).copied().unwrap_or(0);
         let mut batch = point.batch;
-        if point.batch > theirs.settled {
+        if point.batch > theirs.answers.settled() {
             if point.batch >= theirs.open || !self.is_held_back(point.slot) {
                 need.flush(point.slot);
                 return;
@@ -210,7 +195,7 @@ impl<B: Backend> EventStreams<B> {
             if self.queue_of(other) == queue {
                 // What is held back is submitted before this batch as well: it must not overtake it.
                 let held = need.after.iter().filter(|point| point.slot == other).map(|point| point.batch).max();
-                seen[other as usize] = theirs.settled.max(held.unwrap_or(0));
+                seen[other as usize] = theirs.answers.settled().max(held.unwrap_or(0));
             } else if need.everything && theirs.accepted > theirs.complete {
                 waits.push(Point { slot: other, batch: theirs.accepted });
             }
@@ -225,7 +210,7 @@ impl<B: Backend> EventStreams<B> {
             && submission
                 .after
                 .iter()
-                .all(|point| self.pool.try_get(point.slot).is_none_or(|theirs| point.batch <= theirs.settled))
+                .all(|point| self.pool.try_get(point.slot).is_none_or(|theirs| point.batch <= theirs.answers.settled()))
     }
 }
 
@@ -446,10 +431,13 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     }
 
     fn is_past(&self, point: Point) -> bool {
-        let refused = self.pool.try_get(point.slot).is_some_and(|own| point.batch <= own.refused);
+        let refused = self.pool.try_get(point.slot).is_some_and(|own| point.batch <= own.answers.refused());
         self.is_complete(point)
             && (!refused
-                || self.pool.iter().all(|(_, own)| own.accepted == own.complete && own.settled + 1 >= own.open))
+                || self
+                    .pool
+                    .iter()
+                    .all(|(_, own)| own.accepted == own.complete && own.answers.settled() + 1 >= own.open))
     }
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
@@ -506,9 +494,9 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             if let Some(recording) = own.recording.take() {
                 backend.recycle(slot, recording);
             }
-            own.settled = own.finish();
+            let last = own.finish();
+            own.answers.give_up(last);
             own.complete = own.accepted;
-            own.failed_ahead.clear();
             own.externals.clear();
             own.told.clear();
             own.waits.clear();

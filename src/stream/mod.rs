@@ -1,6 +1,7 @@
 //! Streams: the pool that folds the caller's ids onto slots, the two drivers that record and order work, and what they
 //! ask of a device. Which bytes can be trusted is not decided here; which work comes first is.
 
+mod answers;
 pub mod backend;
 pub mod driver;
 pub mod event;

@@ -5,6 +5,7 @@
 //! own: slot by slot, or interleaved, where one barrier serves a step of every slot. What a task comes after in its own
 //! slot is remembered with it, and a barrier is recorded only where none since serves.
 
+use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Grid, Launch};
 use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission, Told, add_point};
 use super::pool::StreamPool;
@@ -91,13 +92,10 @@ struct Slot<B: Backend> {
     after: SmallVec<[Point; 2]>,
     /// Semaphores of the caller's that were not reached when last asked.
     externals: SmallVec<[External; 1]>,
-    /// Up to here the device answered, and completed.
-    settled: u64,
+    /// What the device answered.
+    answers: Answers,
+    /// The last batch known to be complete.
     complete: u64,
-    /// The last batch that never ran.
-    refused: u64,
-    /// Batches that failed while earlier ones were not answered yet.
-    failed_ahead: SmallVec<[u64; 2]>,
     /// While a batch is recorded: the work that is in it, and the work that is before its last barrier.
     emitted: u64,
     covered: u64,
@@ -114,26 +112,11 @@ impl<B: Backend> Slot<B> {
             told: None,
             after: SmallVec::new(),
             externals: SmallVec::new(),
-            settled: 0,
-            refused: 0,
-            failed_ahead: SmallVec::new(),
+            answers: Answers::default(),
             complete: 0,
             emitted: 0,
             covered: 0,
             included: false,
-        }
-    }
-
-    fn settle(&mut self, batch: u64) {
-        if self.settled + 1 != batch {
-            self.failed_ahead.push(batch);
-            return;
-        }
-        self.settled = batch;
-        while self.failed_ahead.contains(&(self.settled + 1)) {
-            self.settled += 1;
-            let settled = self.settled;
-            self.failed_ahead.retain(|failed| *failed != settled);
         }
     }
 
@@ -206,7 +189,10 @@ impl<B: Backend> SchedulerStreams<B> {
     /// Whether a slot's queued tasks have to stay queued.
     fn is_held(&self, own: &Slot<B>) -> bool {
         own.waits_for_host()
-            || own.after.iter().any(|point| self.pool.try_get(point.slot).is_some_and(|t| point.batch > t.settled))
+            || own
+                .after
+                .iter()
+                .any(|point| self.pool.try_get(point.slot).is_some_and(|t| point.batch > t.answers.settled()))
     }
 
     fn come_after(&self, slot: u32, mark: Mark, need: &mut Need) {
@@ -214,14 +200,14 @@ impl<B: Backend> SchedulerStreams<B> {
         let Some(theirs) = self.pool.try_get(other) else { return };
         if other == slot && batch == theirs.open {
             need.own = need.own.max(mark.sequence);
-        } else if batch > theirs.settled && self.is_held(theirs) {
+        } else if batch > theirs.answers.settled() && self.is_held(theirs) {
             need.after.push(mark.point);
             need.barrier = true;
             // What this slot queued before need not wait with it.
             if self.pool.try_get(slot).is_some_and(|own| !own.tasks.is_empty() && !self.is_held(own)) {
                 need.flush(slot);
             }
-        } else if batch > theirs.settled {
+        } else if batch > theirs.answers.settled() {
             need.flush(other);
         } else {
             need.barrier = true;
@@ -231,10 +217,10 @@ impl<B: Backend> SchedulerStreams<B> {
     fn settle(&mut self, points: &[Point], accepted: bool) {
         for point in points {
             if let Some(own) = self.pool.try_get_mut(point.slot) {
-                if !accepted {
-                    own.refused = own.refused.max(point.batch);
+                match accepted {
+                    true => own.answers.accept(point.batch),
+                    false => own.answers.refuse(point.batch),
                 }
-                own.settle(point.batch);
             }
         }
     }
@@ -358,7 +344,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         self.make(backend, slot)?;
         let held: SmallVec<[Point; 2]> = points
             .iter()
-            .filter(|point| self.pool.try_get(point.slot).is_some_and(|theirs| point.batch > theirs.settled))
+            .filter(|point| self.pool.try_get(point.slot).is_some_and(|theirs| point.batch > theirs.answers.settled()))
             .copied()
             .collect();
         if let (Some(own), false) = (self.pool.try_get_mut(slot), points.is_empty()) {
@@ -513,7 +499,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
 
     fn progress(&self, point: Point) -> Progress {
         let Some(own) = self.pool.try_get(point.slot) else { return Progress::Over };
-        if point.batch > own.settled {
+        if point.batch > own.answers.settled() {
             return Progress::Waiting;
         }
         // The last batch in flight that holds any of the slot's work up to the point.
@@ -533,7 +519,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     }
 
     fn is_past(&self, point: Point) -> bool {
-        let refused = self.pool.try_get(point.slot).is_some_and(|own| point.batch <= own.refused);
+        let refused = self.pool.try_get(point.slot).is_some_and(|own| point.batch <= own.answers.refused());
         self.is_complete(point) && (!refused || (self.in_flight.is_empty() && self.pending.is_empty()))
     }
 
@@ -573,11 +559,10 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         }
         for (_, own) in self.pool.iter_mut() {
             own.included = true;
-            own.settled = own.open;
+            own.answers.give_up(own.open);
             own.complete = own.open;
             own.open += 1;
             own.externals.clear();
-            own.failed_ahead.clear();
             own.told = None;
         }
         self.forget_tasks();

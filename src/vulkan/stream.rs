@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Recordings a slot keeps for later; more than that were needed by a burst.
-const KEPT_RECORDINGS: usize = 256;
+const KEPT_RECORDINGS: usize = 1024;
 
 /// What a slot has on the device.
 pub(super) struct Slot {
