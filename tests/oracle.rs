@@ -7,10 +7,9 @@
 mod host;
 
 use host::Rng;
-use host::backend::{Call, HostBackend, Options, Pace, fault};
+use host::backend::{Call, HostBackend, Key, News, Options, Pace, fault};
 use host::model::{Model, Run, Set, Span, Use, writes};
 use host::program::{Operation, Program, Term, Window};
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tidegate::code::Code;
 use tidegate::device::{
@@ -68,9 +67,9 @@ struct World {
     capped: bool,
     /// Work is queued on the host first.
     scheduled: bool,
-    /// What is queued, by number, with how many commands.
-    queued: VecDeque<(u64, usize)>,
-    calls: u64,
+    /// Work that was taken and is not recorded yet, in order.
+    queued: Vec<Queued>,
+    launches: u64,
     buffers: Vec<Buffer>,
     kernels: Vec<Kernel>,
     scopes: Vec<Scope>,
@@ -80,15 +79,37 @@ struct World {
     trace: Vec<String>,
 }
 
+/// Work on its way: the number its call has in the model, and what is still to be recorded of it.
+struct Queued {
+    call: usize,
+    keys: Vec<Key>,
+}
+
+/// A recording that was refused.
+struct Refused {
+    recording: u64,
+    message: String,
+    /// The root, or an id that no byte may have if nothing carries it.
+    root: u64,
+}
+
 /// What a call left behind at the device's door.
+#[derive(Default)]
 struct Seen {
-    /// The recording its commands went to; under a scheduler a number of its own.
+    /// The recording its own commands went to.
     recording: Option<u64>,
-    /// What was refused together, with its root.
-    refused: Vec<(Vec<u64>, u64)>,
+    /// What is still to be recorded of them.
+    keys: Vec<Key>,
+    /// That recording was refused.
+    own: Option<Refused>,
+    /// Anything was refused.
+    refused: bool,
     /// An injected fault was met.
     fired: bool,
 }
+
+/// No root has such an id.
+const NO_ROOT: u64 = u64::MAX / 2;
 
 fn ids(roots: &Roots) -> Set {
     roots.ids.iter().copied().collect()
@@ -137,8 +158,8 @@ impl World {
             track,
             capped,
             scheduled,
-            queued: VecDeque::new(),
-            calls: 0,
+            queued: Vec::new(),
+            launches: 0,
             buffers: Vec::new(),
             kernels: Vec::new(),
             scopes: Vec::new(),
@@ -158,59 +179,82 @@ impl World {
     }
 
     /// Gathers what a call that is no work did, and tells the model of refusals.
-    fn seen(&mut self) -> Seen {
-        self.seen_work(0, false)
+    fn seen(&mut self) -> Result<Seen, String> {
+        self.seen_work(Vec::new(), None, false)
     }
 
-    /// Gathers what the call just made did; it was to give the device so many commands, and succeeded or not. Under a
-    /// scheduler they may come later, with all that is queued then: which calls a recording holds follows from how many
-    /// commands it holds.
-    fn seen_work(&mut self, commands: usize, ok: bool) -> Seen {
-        let backend = self.device.backend();
-        let touched = backend.take_touched();
-        let refusals = backend.take_refusals();
-        let fired = backend.fired();
-        let mut seen = Seen { recording: None, refused: Vec::new(), fired: fired != self.fired };
+    /// Gathers what the call just made did. If it was work, `keys` are its commands, and `failed` is the message of its
+    /// answer. Under a scheduler its commands may come later, with all that is queued then.
+    fn seen_work(&mut self, keys: Vec<Key>, failed: Option<&str>, flushes: bool) -> Result<Seen, String> {
+        let (news, fired) = (self.device.backend().take_news(), self.device.backend().fired());
+        let mut seen = Seen { keys, fired: fired != self.fired, ..Seen::default() };
         self.fired = fired;
-        let mut holds: Vec<(u64, Vec<u64>)> = Vec::new();
-        if self.scheduled {
-            self.calls += 1;
-            let before: usize = self.queued.iter().map(|(_, commands)| commands).sum();
-            if commands > 0 && (ok || touched.len() >= before + commands) {
-                self.queued.push_back((self.calls, commands));
-                seen.recording = Some(self.calls);
-            }
-            for part in touched.chunk_by(|a, b| a == b) {
-                let (mut calls, mut left) = (Vec::new(), part.len());
-                while let Some(&(call, commands)) = self.queued.front()
-                    && commands <= left
-                {
-                    self.queued.pop_front();
-                    left -= commands;
-                    calls.push(call);
+        for (at, item) in news.iter().enumerate() {
+            let (recording, message, broken_off) = match item {
+                News::Got { recording, key } => {
+                    self.got(*recording, key, &mut seen)?;
+                    continue;
                 }
-                assert_eq!(left, 0, "recording {} holds commands nobody asked for", part[0]);
-                holds.push((part[0], calls));
-            }
-        } else {
-            seen.recording = touched.last().copied();
-        }
-        for (i, refusal) in refusals.iter().filter(|refusal| !refusal.accepted_later).enumerate() {
-            let report = self.device.report_device();
-            let root = report.failures.iter().find(|failure| failure.message.contains(&refusal.message));
-            // One that nothing carries is gone: an id that no byte may have.
-            let root = root.map_or(u64::MAX - i as u64, |failure| failure.id);
-            self.note(format!("    refused: recording {} ({}), root {root}", refusal.recording, refusal.message));
-            let calls = match self.scheduled {
-                true => {
-                    holds.iter().filter(|held| held.0 == refusal.recording).flat_map(|held| held.1.clone()).collect()
-                }
-                false => vec![refusal.recording],
+                // The call that was recorded just then fails alone, and says so.
+                News::Refused { broken_off: true, .. } if !self.scheduled => continue,
+                News::Refused { recording, message, broken_off } => (*recording, message.clone(), *broken_off),
             };
-            self.model.late_failure(&calls, root);
-            seen.refused.push((calls, root));
+            let report = self.device.report_device();
+            let root = report.failures.iter().find(|failure| failure.message.contains(&message));
+            let root = root.map_or(NO_ROOT + at as u64, |failure| failure.id);
+            self.note(format!("    refused: recording {recording} ({message}), root {root}"));
+            seen.refused = true;
+            let mut own = seen.recording == Some(recording);
+            if broken_off {
+                // All that was queued was to be in it.
+                for queued in self.queued.drain(..) {
+                    self.model.recorded(queued.call, recording);
+                }
+                let told = flushes || failed.is_some_and(|failed| failed.contains(&message));
+                own |= seen.recording.is_none() && !seen.keys.is_empty() && at + 1 == news.len() && told;
+            }
+            match own {
+                true => {
+                    seen.recording = Some(recording);
+                    seen.own = Some(Refused { recording, message, root });
+                }
+                false => self.model.late_failure(recording, root),
+            }
         }
-        seen
+        Ok(seen)
+    }
+
+    /// A recording got a command: of the oldest work that waits for such a one.
+    fn got(&mut self, recording: u64, key: &Key, seen: &mut Seen) -> Checked {
+        let Some(at) = self.queued.iter().position(|queued| queued.keys.contains(key)) else {
+            let Some(at) = seen.keys.iter().position(|own| own == key) else {
+                return Err(format!("recording {recording} got {key:?}, which nobody asked for"));
+            };
+            seen.keys.swap_remove(at);
+            seen.recording = Some(recording);
+            return Ok(());
+        };
+        let Queued { call, keys } = &mut self.queued[at];
+        keys.retain(|other| other != key);
+        self.model.recorded(*call, recording);
+        if keys.is_empty() {
+            self.queued.remove(at);
+        }
+        Ok(())
+    }
+
+    /// Work was taken: it goes, or went, where `seen` says.
+    fn took(&mut self, call: usize, seen: Seen) -> Checked {
+        match seen.recording {
+            Some(recording) => self.model.recorded(call, recording),
+            None if self.scheduled && !seen.keys.is_empty() => self.queued.push(Queued { call, keys: seen.keys }),
+            None if seen.keys.is_empty() => {}
+            None => return Err(format!("it is said to be enqueued, but {:?} never came", seen.keys)),
+        }
+        if let Some(Refused { recording, root, .. }) = seen.own {
+            self.model.late_failure(recording, root);
+        }
+        Ok(())
     }
 
     /// Judges the answer of work over `uses`, and tells the model; `ran` is what it did if it ran.
@@ -218,11 +262,15 @@ impl World {
         &mut self,
         uses: &[Use],
         kernel: &Set,
-        commands: usize,
+        keys: Vec<Key>,
         answer: Answer,
-        ran: impl FnOnce(&mut Model, Option<u64>),
+        ran: impl FnOnce(&mut Model) -> usize,
     ) -> Checked {
-        let seen = self.seen_work(commands, answer.is_ok());
+        let failed = match &answer {
+            Err(Error::Failed(fault, _)) => Some(&*fault.message),
+            _ => None,
+        };
+        let seen = self.seen_work(keys, failed, false)?;
         if self.model.held(uses) {
             return match answer {
                 Err(Error::Misuse(misuse)) if misuse.code == Code::WrongState => Ok(()),
@@ -230,26 +278,25 @@ impl World {
             };
         }
         let found = self.model.found(uses, kernel);
-        match answer {
-            Ok(()) if found.is_empty() => {
-                ran(&mut self.model, seen.recording);
-                for (calls, root) in seen.refused {
-                    if seen.recording.is_some_and(|own| calls.contains(&own)) {
-                        self.model.late_failure(&calls, root);
-                    }
+        match (answer, &seen.own) {
+            (Ok(()), None) if found.is_empty() => {
+                let call = ran(&mut self.model);
+                self.took(call, seen)
+            }
+            (Err(Error::Failed(fault, roots)), Some(refused)) if found.is_empty() => {
+                if !fault.message.contains(&refused.message)
+                    || (refused.root < NO_ROOT && roots.ids[..] != [refused.root])
+                {
+                    return Err(format!("{fault:?} with roots {:?} is not the refusal {}", roots.ids, refused.root));
                 }
-                Ok(())
+                let call = ran(&mut self.model);
+                self.took(call, seen)
             }
-            // It was decided before the refusal was known.
-            Ok(()) if !seen.refused.is_empty() => {
-                self.model.skip(uses, &found);
-                Ok(())
-            }
-            Err(Error::Skipped(roots)) if !found.is_empty() => {
+            (Err(Error::Skipped(roots)), None) if !found.is_empty() => {
                 self.model.skip(uses, &found);
                 same(&found, &roots, "the skip")
             }
-            Err(Error::Failed(fault, roots)) if seen.fired => {
+            (Err(Error::Failed(fault, roots)), None) if seen.fired && seen.recording.is_none() => {
                 self.model.fail(uses, roots.ids.first().copied());
                 // A failure of nothing is carried by nothing.
                 let claims = uses.iter().any(|u| writes(u.access));
@@ -258,7 +305,10 @@ impl World {
                     false => Err(format!("{fault:?} has roots {:?}", roots.ids)),
                 }
             }
-            other => Err(format!("the model finds {found:?}, but the answer was {other:?}")),
+            (other, own) => {
+                let own = own.as_ref().map(|own| own.recording);
+                Err(format!("the model finds {found:?}, refused is {own:?}, but the answer was {other:?}"))
+            }
         }
     }
 
@@ -360,7 +410,7 @@ impl World {
         let desc = BufferDesc { size, memory, stream, label: "", tag: 0, unallocated };
         let (handle, answer) = self.device.buffer_create(&desc);
         self.note(format!("create {} = {desc:?} -> {answer:?}", self.model.buffers.len()));
-        let seen = self.seen();
+        let seen = self.seen()?;
         if handle.0 == 0 {
             return Err(format!("no handle with {answer:?}"));
         }
@@ -380,7 +430,7 @@ impl World {
             }
             other => other,
         };
-        let fired = seen.fired || self.seen().fired;
+        let fired = seen.fired || self.seen()?.fired;
         match answer {
             Ok(()) if !huge => {
                 let fresh = if self.track && !token {
@@ -410,7 +460,7 @@ impl World {
         let size = self.rng.between(1, 100);
         let answer = self.device.buffer_allocate(self.handle(number), size);
         self.note(format!("allocate {number} with {size} -> {answer:?}"));
-        let seen = self.seen();
+        let seen = self.seen()?;
         match answer {
             Ok(()) => self.model.allocate(number, size),
             Err(Error::Failed(_, roots)) if seen.fired => {
@@ -430,7 +480,7 @@ impl World {
         }
         let answer = self.device.buffer_destroy(self.buffers[at].handle);
         self.note(format!("destroy {number} -> {answer:?}"));
-        self.seen();
+        self.seen()?;
         self.model.destroy(number);
         self.buffers.swap_remove(at);
         answer.map_err(|e| format!("unexpected {e:?}"))
@@ -451,14 +501,15 @@ impl World {
         if span.len() == 0 {
             return self.nothing(answer);
         }
-        self.judge(&[Use { span, access: Access::Write }], &Set::new(), 1, answer, |model, recording| {
-            model.write(span, bytes.into_iter(), recording);
+        let keys = self.staged(&[0]);
+        self.judge(&[Use { span, access: Access::Write }], &Set::new(), keys, answer, |model| {
+            model.write(span, bytes.into_iter())
         })
     }
 
     /// R18.
     fn nothing(&mut self, answer: Answer) -> Checked {
-        self.seen();
+        self.seen()?;
         answer.map_err(|e| format!("nothing was to be done, but the answer was {e:?}"))
     }
 
@@ -477,13 +528,22 @@ impl World {
         let bytes = pattern.to_le_bytes().into_iter().take(size as usize).cycle();
         // Whole words are filled; what is left at either end is copied.
         let (first, last) = (span.start.next_multiple_of(4).min(span.end), span.end / 4 * 4);
-        let commands = match first < last {
-            true => 1 + usize::from(span.start < first) + usize::from(last < span.end),
-            false => 1,
-        };
-        self.judge(&[Use { span, access: Access::Write }], &Set::new(), commands, answer, |model, recording| {
-            model.write(span, bytes, recording);
-        })
+        let (first, last) = if first < last { (first, last) } else { (span.end, span.end) };
+        let mut keys = Vec::new();
+        if first < last {
+            let at = |i: u64| pattern.to_le_bytes()[((first - span.start + i) % u64::from(size)) as usize];
+            keys.push(Key::Fill(u32::from_le_bytes([at(0), at(1), at(2), at(3)])));
+        }
+        let ends = [(span.start, first, 0), (last, span.end, first - span.start)];
+        let ends: Vec<u64> = ends.iter().filter(|(start, end, _)| start < end).map(|end| end.2).collect();
+        keys.extend(self.staged(&ends));
+        self.judge(&[Use { span, access: Access::Write }], &Set::new(), keys, answer, |model| model.write(span, bytes))
+    }
+
+    /// The copies out of what was just staged, each from so far into it.
+    fn staged(&self, parts: &[u64]) -> Vec<Key> {
+        let staged = self.device.backend().take_staged();
+        staged.iter().flat_map(|&(page, at)| parts.iter().map(move |part| Key::Staged(page, at + part))).collect()
     }
 
     fn copy(&mut self) -> Checked {
@@ -503,11 +563,11 @@ impl World {
         }
         let uses = [Use { span: to, access: Access::Write }, Use { span: from, access: Access::Read }];
         if self.model.held(&uses) || [from, to].iter().any(|s| !self.model.buffers[s.buffer].unallocated.is_empty()) {
-            return self.judge(&uses, &Set::new(), 1, answer, |_, _| {});
+            return self.judge(&uses, &Set::new(), Vec::new(), answer, |_| usize::MAX);
         }
         // A copy runs over claimed bytes (R10): the judge must not look for them.
         let only = [Use { span: to, access: Access::Write }];
-        self.judge(&only, &Set::new(), 1, answer, |model, recording| model.copy(to, from, recording))
+        self.judge(&only, &Set::new(), vec![Key::Copy(len)], answer, |model| model.copy(to, from))
     }
 
     fn taint(&mut self) -> Checked {
@@ -534,7 +594,7 @@ impl World {
 
     /// What changes claims and is no work.
     fn judge_mark(&mut self, uses: &[Use], answer: Answer, done: impl FnOnce(&mut Model)) -> Checked {
-        self.seen();
+        self.seen()?;
         match (self.model.held(uses), answer) {
             (false, Ok(())) => done(&mut self.model),
             (true, Err(Error::Misuse(misuse))) if misuse.code == Code::WrongState => {}
@@ -554,7 +614,7 @@ impl World {
                 _ => (false, self.device.scope_end(scope.handle)),
             };
             self.note(format!("scope {} exits, failed: {failed} -> {answer:?}", scope.number));
-            self.seen();
+            self.seen()?;
             self.model.scope_exit(scope.number, failed);
             return answer.map_err(|e| format!("unexpected {e:?}"));
         }
@@ -586,7 +646,8 @@ impl World {
                 provisional = Some(self.device.first_failure(&written).map_err(|e| format!("{e:?}"))?);
             }
         }
-        self.judge(&uses, &Set::new(), 0, answer.map(|_| ()), |model, _| model.scope_begin(number, &uses, provisional))
+        let opened = |model: &mut Model| model.scope_begin(number, &uses, provisional);
+        self.judge(&uses, &Set::new(), Vec::new(), answer.map(|_| ()), opened)
     }
 
     fn given(&mut self, uses: &[Use]) -> Vec<SliceUse> {
@@ -650,7 +711,7 @@ impl World {
             let kernel = self.kernels.swap_remove(at);
             let answer = self.device.kernel_destroy(kernel.handle);
             self.note(format!("destroy kernel {:?} -> {answer:?}", kernel.handle));
-            self.seen();
+            self.seen()?;
             return answer.map_err(|e| format!("unexpected {e:?}"));
         }
         let shape = self.shape();
@@ -696,7 +757,7 @@ impl World {
         };
         let handle = self.kernels[at].handle;
         self.note(format!("kernel {handle:?}, rebuilt: {rebuild}, broken: {broken}, {declared:?} -> {answer:?}"));
-        let seen = self.seen();
+        let seen = self.seen()?;
         let roots = match answer {
             Ok(()) if !broken => Set::new(),
             Err(Error::Failed(_, roots)) if (broken || seen.fired) && roots.ids.len() == 1 => ids(&roots),
@@ -775,6 +836,8 @@ impl World {
         let push: Vec<u8> = (0..shape.program.push).map(|_| self.rng.next() as u8).collect();
         let given = self.given(&extra);
         let stream = self.stream();
+        self.launches += 1;
+        let label = format!("launch {}", self.launches);
         let desc = LaunchDesc {
             stream,
             kernel: handle,
@@ -782,7 +845,7 @@ impl World {
             extra: &given,
             grid,
             push: &push,
-            label: "",
+            label: &label,
             tag: 0,
         };
         let answer = self.device.launch(&desc);
@@ -792,7 +855,7 @@ impl World {
         }
         let run =
             Run { program: &shape.program, bindings: spans, push, counts: counts.map(|span| (span, MOST_GROUPS)) };
-        self.judge(&uses, &broken, 1, answer, |model, recording| model.launch(&uses, &run, recording))
+        self.judge(&uses, &broken, vec![Key::Launch(label)], answer, |model| model.launch(&uses, &run))
     }
 
     fn flush_or_wait(&mut self) -> Checked {
@@ -804,9 +867,9 @@ impl World {
             _ => self.device.stream_flush(stream),
         };
         self.note(format!("flush or wait {which} on {stream} -> {answer:?}"));
-        let seen = self.seen();
+        let seen = self.seen()?;
         if let Err(error) = answer
-            && seen.refused.is_empty()
+            && !seen.refused
             && !seen.fired
         {
             return Err(format!("unexpected {error:?}"));
@@ -825,7 +888,7 @@ impl World {
     fn trim(&mut self) -> Checked {
         let answer = self.device.trim();
         self.note(format!("trim -> {answer:?}"));
-        let seen = self.seen();
+        let seen = self.seen()?;
         match answer {
             Err(error) if !seen.fired => Err(format!("unexpected {error:?}")),
             _ => Ok(()),
@@ -844,10 +907,6 @@ impl World {
             Call::PageCreate,
             Call::PageWrite,
         ]);
-        // Under a scheduler the call that meets such a fault is not the one that asked for the work.
-        if self.scheduled && matches!(call, Call::Begin | Call::Launch) {
-            return Ok(());
-        }
         let (code, times) = match self.rng.below(3) {
             0 => (Code::OutOfDeviceMemory, self.rng.between(1, 2)),
             1 => (Code::OutOfHostMemory, self.rng.between(1, 2)),
@@ -868,7 +927,7 @@ impl World {
             0 => {
                 let answer = self.device.check_written(&slices, FOREVER);
                 self.note(format!("check {spans:?} -> {answer:?}"));
-                let seen = self.seen();
+                let seen = self.seen()?;
                 let expected = self.model.roots(spans);
                 match answer {
                     Ok(()) if expected.is_empty() => Ok(()),
@@ -959,8 +1018,9 @@ impl World {
         let answer = self.device.buffer_read(stream, &mut out, slice, if hurried { 1 } else { FOREVER });
         self.device.backend().hold(false);
         self.note(format!("read {span:?} on {stream}, hurried: {hurried} -> {answer:?}"));
-        // A read flushes what it asks for: whether it came to that shows in what was recorded.
-        let seen = self.seen_work(usize::from(span.len() > 0), false);
+        // A read flushes what it asks for.
+        let keys = if span.len() > 0 { vec![Key::Copy(span.len())] } else { Vec::new() };
+        let seen = self.seen_work(keys, None, true)?;
         if span.len() == 0 {
             return answer.map_err(|e| format!("nothing was to be read, but the answer was {e:?}"));
         }
@@ -974,12 +1034,21 @@ impl World {
             };
         }
         let expected = self.model.roots([span]);
-        let own = seen.refused.iter().any(|(calls, _)| seen.recording.is_some_and(|own| calls.contains(&own)));
+        if let Some(Refused { recording, root, .. }) = seen.own {
+            self.model.late_failure(recording, root);
+            // Or it was not even enqueued, behind what was refused.
+            let expected = self.model.roots([span]);
+            return match answer {
+                Err(Error::Timeout) if hurried => Ok(()),
+                Err(Error::Unwritten(roots)) if !expected.is_empty() && ids(&roots) == expected => Ok(()),
+                Err(Error::Unwritten(roots)) if root >= NO_ROOT && roots.ids.len() == 1 => Ok(()),
+                Err(Error::Unwritten(roots)) if roots.ids[..] == [root] => Ok(()),
+                other => Err(format!("its recording was refused with root {root}, but the answer was {other:?}")),
+            };
+        }
         match answer {
-            Err(Error::Timeout) if hurried && (expected.is_empty() || self.capped || !seen.refused.is_empty()) => {
-                Ok(())
-            }
-            Ok(()) if expected.is_empty() && !own => {
+            Err(Error::Timeout) if hurried && (expected.is_empty() || self.capped || seen.refused) => Ok(()),
+            Ok(()) if expected.is_empty() => {
                 for (at, (byte, value)) in out.iter().zip(self.model.values(span)).enumerate() {
                     if value.is_some_and(|value| value != *byte) {
                         let at = span.start + at as u64;
@@ -988,14 +1057,14 @@ impl World {
                 }
                 Ok(())
             }
-            Err(Error::Unwritten(roots)) if !expected.is_empty() && !own => {
+            Err(Error::Unwritten(roots)) if !expected.is_empty() => {
                 same(&expected, &roots, "the read")?;
                 match self.rng.one_in(3) {
                     true => self.report_is(&expected, &self.device.report_roots(&roots)),
                     false => Ok(()),
                 }
             }
-            Err(Error::Unwritten(_) | Error::Failed(..)) if own || seen.fired => Ok(()),
+            Err(Error::Failed(..)) if seen.fired => Ok(()),
             other => Err(format!("the model finds {expected:?}, but the answer was {other:?}")),
         }
     }
@@ -1020,6 +1089,10 @@ impl World {
             self.device.kernel_destroy(kernel.handle).map_err(|e| format!("{e:?}"))?;
         }
         self.device.wait(FOREVER).map_err(|e| format!("{e:?}"))?;
+        self.seen()?;
+        if let Some(queued) = self.queued.first() {
+            return Err(format!("everything was waited for, but {:?} never came", queued.keys));
+        }
         let left = self.device.failure_count();
         if left != 0 {
             let left: Vec<String> = self.device.report_device().failures.iter().map(|f| format!("{f:?}")).collect();

@@ -225,10 +225,10 @@ impl Ledger {
                             .filter(|u| u.access.releases())
                             .for_each(|u| put(&mut late, u.bytes, None, roots)),
                         (Some(set), kind) => {
+                            // What an open scope is to write is claimed by its own failure until it ends.
                             let is_open = matches!(kind, Kind::Scope(scope) if open(roots, scope, set));
-                            if !is_open {
-                                writes.for_each(|u| put(&mut late, u.bytes, Some(set), roots));
-                            }
+                            let taken_over = (!is_open).then_some(set);
+                            writes.for_each(|u| put(&mut late, u.bytes, taken_over, roots));
                             roots.release(set);
                         }
                     }

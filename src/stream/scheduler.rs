@@ -148,6 +148,8 @@ struct KeptWork<B: Backend> {
 pub struct SchedulerStreams<B: Backend> {
     pool: StreamPool<Slot<B>>,
     queued: usize,
+    /// The slot that took the last task: whoever enqueued it hears what becomes of it.
+    latest: u32,
     strategy: Strategy,
     max_tasks: u32,
     /// Whether the executor's slot was made.
@@ -165,6 +167,7 @@ impl<B: Backend> SchedulerStreams<B> {
         SchedulerStreams {
             pool: StreamPool::new(slots),
             queued: 0,
+            latest: EXECUTOR,
             strategy,
             max_tasks,
             made: false,
@@ -380,6 +383,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     ) -> Result<Mark, Fault> {
         self.make(backend, slot)?;
         self.queued += 1;
+        self.latest = slot;
         let Some(own) = self.pool.try_get_mut(slot) else { unreachable!("made above") };
         let first = own.kept.commands.len();
         commands.iter().for_each(|command| own.kept.keep(command));
@@ -416,7 +420,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             return None;
         }
         let free: usize = self.pool.iter().filter(|(_, own)| !self.is_held(own)).map(|(_, own)| own.tasks.len()).sum();
-        (free >= most).then_some(EXECUTOR)
+        (free >= most).then_some(self.latest)
     }
 
     fn close(&mut self, backend: &B, _: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {

@@ -5,7 +5,7 @@ use super::Rng;
 use super::checker::{Checker, Counts, Event, Recorded, Touch};
 use super::program::Program;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::code::Code;
@@ -118,13 +118,25 @@ struct Injection {
     forever: bool,
 }
 
-/// A recording that was refused and what became of it.
+/// What tells a command from others that are on their way at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub recording: u64,
-    pub slot: u32,
-    pub message: String,
-    pub accepted_later: bool,
+pub enum Key {
+    /// By the label of the launch.
+    Launch(String),
+    /// A copy from bytes that the host wrote: their page, and where in it.
+    Staged(u64, u64),
+    /// Any other copy, by its size.
+    Copy(u64),
+    Fill(u32),
+}
+
+/// What became of recordings, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It got a command.
+    Got { recording: u64, key: Key },
+    /// It will never run. Broken off: it was refused before it had all it was to have.
+    Refused { recording: u64, message: String, broken_off: bool },
 }
 
 struct State {
@@ -146,8 +158,10 @@ struct State {
     /// Breaches of the contract of a backend that no pair of accesses shows.
     breaches: Vec<String>,
     open: HashMap<u64, u32>,
-    touched: Vec<u64>,
-    refusals: Vec<Refusal>,
+    news: Vec<News>,
+    /// Pages the host wrote, and where it last did.
+    staged: HashSet<u64>,
+    last_staged: Option<(u64, u64)>,
     stuck: u64,
     /// How often completion was asked for since anything happened.
     polls: u64,
@@ -219,14 +233,10 @@ impl State {
         }
     }
 
-    fn refused(&mut self, recording: &HostRecording, fault: &Fault) {
-        self.refusals.retain(|refusal| refusal.recording != recording.serial);
-        self.refusals.push(Refusal {
-            recording: recording.serial,
-            slot: recording.slot,
-            message: fault.message.to_string(),
-            accepted_later: false,
-        });
+    fn refused(&mut self, recording: u64, fault: &Fault, broken_off: bool) {
+        // Only the last try counts.
+        self.news.retain(|news| !matches!(news, News::Refused { recording: other, .. } if *other == recording));
+        self.news.push(News::Refused { recording, message: fault.message.to_string(), broken_off });
     }
 
     fn next_serial(&mut self) -> u64 {
@@ -441,8 +451,9 @@ impl HostBackend {
             checker: Checker::default(),
             breaches: Vec::new(),
             open: HashMap::new(),
-            touched: Vec::new(),
-            refusals: Vec::new(),
+            news: Vec::new(),
+            staged: HashSet::new(),
+            last_staged: None,
             stuck: 0,
             polls: 0,
             fired: 0,
@@ -526,14 +537,14 @@ impl HostBackend {
         self.state.lock().open.len()
     }
 
-    /// Serials of the recordings that got a command since the last call, in the order of the commands.
-    pub fn take_touched(&self) -> Vec<u64> {
-        std::mem::take(&mut self.state.lock().touched)
+    /// What became of recordings since the last call.
+    pub fn take_news(&self) -> Vec<News> {
+        std::mem::take(&mut self.state.lock().news)
     }
 
-    /// Refusals since the last call.
-    pub fn take_refusals(&self) -> Vec<Refusal> {
-        std::mem::take(&mut self.state.lock().refusals)
+    /// Where the host last wrote since the last call: page and offset.
+    pub fn take_staged(&self) -> Option<(u64, u64)> {
+        self.state.lock().last_staged.take()
     }
 
     /// How many injected faults were met so far.
@@ -557,8 +568,14 @@ impl HostBackend {
         if recording.ended {
             state.breach("a command after the end of its recording".to_string());
         }
-        if matches!(item, Item::Command(..)) {
-            state.touched.push(recording.serial);
+        if let Item::Command(command, name) = &item {
+            let key = match command {
+                Command::Launch { .. } => Key::Launch(name.clone()),
+                Command::Copy { from, .. } if state.staged.contains(&from.page) => Key::Staged(from.page, from.offset),
+                Command::Copy { from, .. } => Key::Copy(from.size),
+                Command::Fill { pattern, .. } => Key::Fill(*pattern),
+            };
+            state.news.push(News::Got { recording: recording.serial, key });
         }
         drop(state);
         recording.items.push(item);
@@ -602,6 +619,8 @@ impl PageSource for HostBackend {
         }
         let end = offset + bytes.len() as u64;
         state.log.push(Event::HostWrite { page: page.serial, start: offset, end });
+        state.staged.insert(page.serial);
+        state.last_staged = Some((page.serial, offset));
         if let Some(target) = state.bytes.get_mut(&page.serial).and_then(|b| b.1.get_mut(offset as usize..end as usize))
         {
             target.copy_from_slice(bytes);
@@ -706,8 +725,13 @@ impl Backend for HostBackend {
     }
 
     fn begin(&self, slot: u32) -> Result<HostRecording, Fault> {
-        self.enter("begin", Call::Begin)?;
+        let refused = self.enter("begin", Call::Begin);
         let mut state = self.state.lock();
+        if let Err(fault) = refused {
+            let serial = state.next_serial();
+            state.refused(serial, &fault, true);
+            return Err(fault);
+        }
         if !state.reached.contains_key(&slot) {
             state.breach(format!("a recording of slot {slot}, which was never made"));
         }
@@ -725,7 +749,8 @@ impl Backend for HostBackend {
     }
 
     fn launch(&self, recording: &mut HostRecording, launch: &Launch<'_, Self>) -> Result<(), Fault> {
-        self.enter("launch", Call::Launch)?;
+        self.enter("launch", Call::Launch)
+            .inspect_err(|fault| self.state.lock().refused(recording.serial, fault, true))?;
         let name = if launch.label.is_empty() { "launch" } else { launch.label };
         let program = launch.kernel.program.clone();
         let mut state = self.state.lock();
@@ -788,7 +813,7 @@ impl Backend for HostBackend {
         if std::mem::replace(&mut recording.ended, true) {
             self.state.lock().breach("a recording ended twice".to_string());
         }
-        self.enter("end", Call::End).inspect_err(|fault| self.state.lock().refused(recording, fault))
+        self.enter("end", Call::End).inspect_err(|fault| self.state.lock().refused(recording.serial, fault, false))
     }
 
     fn recycle(&self, slot: u32, recording: HostRecording) {
@@ -813,13 +838,12 @@ impl Backend for HostBackend {
             state.breach(format!("recording {} cannot be submitted to queue {queue}", recording.serial));
         }
         if let Err(fault) = refused {
-            state.refused(recording, &fault);
+            state.refused(recording.serial, &fault, false);
             state.log.push(Event::Refused { queue, recording: recording.serial });
             return Err(fault);
         }
-        if let Some(refusal) = state.refusals.iter_mut().find(|r| r.recording == recording.serial) {
-            refusal.accepted_later = true;
-        }
+        let serial = recording.serial;
+        state.news.retain(|news| !matches!(news, News::Refused { recording, .. } if *recording == serial));
         recording.submitted = true;
         let items = std::mem::take(&mut recording.items);
         state.log.push(Event::Submitted {

@@ -139,14 +139,20 @@ impl Model {
         }
     }
 
-    fn enter(&mut self, kind: Kind, uses: &[Use], recording: Option<u64>) {
+    fn enter(&mut self, kind: Kind, uses: &[Use]) -> usize {
         let uses = uses.iter().filter(|u| self.has_bytes(u.span.buffer)).copied().collect();
-        self.history.push(Entry { kind, uses, recording, failed: None });
+        self.history.push(Entry { kind, uses, recording: None, failed: None });
+        self.history.len() - 1
+    }
+
+    /// Where the commands of a call went, by the number the call got.
+    pub fn recorded(&mut self, call: usize, recording: u64) {
+        self.history[call].recording = Some(recording);
     }
 
     fn settled(&mut self, spans: impl Iterator<Item = Span>) {
         let uses: Vec<Use> = spans.map(|span| Use { span, access: Access::Write }).collect();
-        self.enter(Kind::Settled, &uses, None);
+        self.enter(Kind::Settled, &uses);
     }
 
     /// A new buffer, with the roots of its allocation's failure, or the root its fresh bytes carry.
@@ -270,7 +276,7 @@ impl Model {
     }
 
     /// The work ran: stores its bytes, releases what it wrote in full.
-    pub fn launch(&mut self, uses: &[Use], run: &Run<'_>, recording: Option<u64>) {
+    pub fn launch(&mut self, uses: &[Use], run: &Run<'_>) -> usize {
         let counts: Option<Option<bool>> = run.counts.map(|(span, most)| {
             let bytes: Option<Vec<u8>> = self.values(span).into_iter().collect();
             bytes.map(|bytes| {
@@ -295,25 +301,25 @@ impl Model {
         for u in uses.iter().filter(|u| u.access == Access::Write) {
             self.release(u.span);
         }
-        self.enter(Kind::Ran, uses, recording);
+        self.enter(Kind::Ran, uses)
     }
 
     /// Bytes from the host.
-    pub fn write(&mut self, span: Span, bytes: impl Iterator<Item = u8>, recording: Option<u64>) {
+    pub fn write(&mut self, span: Span, bytes: impl Iterator<Item = u8>) -> usize {
         for (at, value) in (span.start..span.end).zip(bytes) {
             *self.byte(span.buffer, at) = Byte { value: Some(value), roots: Set::new() };
         }
-        self.enter(Kind::Ran, &[Use { span, access: Access::Write }], recording);
+        self.enter(Kind::Ran, &[Use { span, access: Access::Write }])
     }
 
     /// R10: each byte brings its roots along.
-    pub fn copy(&mut self, to: Span, from: Span, recording: Option<u64>) {
+    pub fn copy(&mut self, to: Span, from: Span) -> usize {
         for i in 0..to.len() {
             let byte = self.byte(from.buffer, from.start + i).clone();
             *self.byte(to.buffer, to.start + i) = byte;
         }
         let uses = [Use { span: to, access: Access::Write }, Use { span: from, access: Access::Read }];
-        self.enter(Kind::Copied, &uses, recording);
+        self.enter(Kind::Copied, &uses)
     }
 
     pub fn taint(&mut self, spans: &[Span], root: u64) {
@@ -328,10 +334,10 @@ impl Model {
     }
 
     /// R4: the scope opened; its write set carries the provisional failure.
-    pub fn scope_begin(&mut self, scope: usize, uses: &[Use], provisional: Option<u64>) {
+    pub fn scope_begin(&mut self, scope: usize, uses: &[Use], provisional: Option<u64>) -> usize {
         self.claim_writes(uses, &provisional.into_iter().collect());
         self.scopes.insert(scope, Scope { uses: uses.to_vec(), provisional, late: Set::new() });
-        self.enter(Kind::Scope(scope), uses, None);
+        self.enter(Kind::Scope(scope), uses)
     }
 
     /// It ended, well or with an error that takes the provisional failure's place.
@@ -347,10 +353,9 @@ impl Model {
         }
     }
 
-    /// R13: the calls in these recordings were refused after all; the late set is kept byte by byte.
-    pub fn late_failure(&mut self, recordings: &[u64], root: u64) {
-        let is_in = |entry: &&mut Entry| entry.recording.is_some_and(|recording| recordings.contains(&recording));
-        for entry in self.history.iter_mut().filter(is_in) {
+    /// R13: the calls in a recording were refused after all; the late set is kept byte by byte.
+    pub fn late_failure(&mut self, recording: u64, root: u64) {
+        for entry in self.history.iter_mut().filter(|entry| entry.recording == Some(recording)) {
             entry.failed.get_or_insert(root);
         }
         let mut late: BTreeMap<(usize, u64), Set> = BTreeMap::new();
@@ -403,7 +408,11 @@ impl Model {
                                 bytes(u.span).for_each(|byte| drop(late.remove(&byte)));
                             }
                         }
-                        Kind::Scope(scope) if self.scopes.contains_key(&scope) => bad_scopes.push((scope, found)),
+                        Kind::Scope(scope) if self.scopes.contains_key(&scope) => {
+                            // Its own failure claims what it is to write.
+                            written().for_each(|byte| drop(late.remove(&byte)));
+                            bad_scopes.push((scope, found));
+                        }
                         _ => written().for_each(|byte| drop(late.insert(byte, found.clone()))),
                     }
                 }

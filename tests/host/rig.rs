@@ -4,8 +4,8 @@ use super::backend::{HostBackend, Options, Pace};
 use super::program::Program;
 use tidegate::code::Code;
 use tidegate::device::{
-    BufferDesc, BufferMemory, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid, Settings, Slice,
-    SliceUse, WHOLE,
+    BufferDesc, BufferMemory, Device, ErrorDesc, FOREVER, Handle, KernelDesc, LaunchDesc, LaunchGrid, Scheduling,
+    Settings, Slice, SliceUse, WHOLE,
 };
 use tidegate::error::{Error, Result as Answer};
 use tidegate::failure::Access;
@@ -32,6 +32,16 @@ pub fn silent(slice: Slice) -> SliceUse {
 
 pub fn with(slice: Slice, access: Access) -> SliceUse {
     SliceUse { slice, access: Some(access) }
+}
+
+/// The scheduling that a module of tests is named after.
+pub fn scheduling_of(module: &str) -> Scheduling {
+    match module.rsplit("::").next() {
+        Some("event") => Scheduling::Event,
+        Some("interleave") => Scheduling::Interleave,
+        Some("sequence") => Scheduling::Sequence,
+        other => panic!("{other:?} is no scheduling"),
+    }
 }
 
 pub fn settings() -> Settings {

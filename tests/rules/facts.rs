@@ -1,0 +1,1626 @@
+//! The rules, one fact a test, on the scheduling that the module is named after.
+
+use crate::host::backend::{Call, Options, Pace, fault};
+use crate::host::program::{Operation, Program, Term, Window};
+use crate::host::rig::{
+    Rig, add, error, failed, increment, kernel_desc, launch_desc, misused, nine, part, scheduling_of, silent, skipped,
+    triple, whole, with,
+};
+use std::sync::{Arc, Mutex, OnceLock};
+use tidegate::code::Code;
+use tidegate::device::{
+    BufferDesc, BufferMemory, Claim, DeviceClaim, FOREVER, Handle, LaunchDesc, LaunchGrid, Scheduling, ScopeDesc,
+    Settings, Slice, SliceUse, WHOLE,
+};
+use tidegate::error::{Error, MAX_ROOTS};
+use tidegate::failure::{Access, StepKind};
+use tidegate::memory::MemoryKind;
+
+fn scheduling() -> Scheduling {
+    scheduling_of(module_path!())
+}
+
+fn settings() -> Settings {
+    Settings { scheduling: scheduling(), ..crate::host::rig::settings() }
+}
+
+fn rig() -> Rig {
+    Rig::new(Options::new(1, 1), settings())
+}
+
+/// Nothing runs before it is waited for.
+fn lazy() -> Rig {
+    Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings())
+}
+
+fn driver_fault() -> tidegate::error::Fault {
+    fault(Code::Driver, "refused by the test")
+}
+
+fn scope(rig: &Rig, uses: &[SliceUse]) -> tidegate::error::Result<Handle> {
+    rig.device.scope_begin(&ScopeDesc { stream: 0, uses, label: "scope", tag: 0 })
+}
+
+fn writing(slice: Slice) -> SliceUse {
+    with(slice, Access::Write)
+}
+
+fn reading(slice: Slice) -> SliceUse {
+    with(slice, Access::Read)
+}
+
+// R1
+
+#[test]
+fn r1_half_rewritten_reads_and_the_other_half_still_fails_on_the_original_root() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let root = rig.taint(whole(buffer));
+    rig.write(part(buffer, 0, 32), &[5; 32]).expect("a write");
+    assert_eq!(rig.read(part(buffer, 0, 32)).expect("a read"), [5; 32]);
+    assert_eq!(rig.unreadable(part(buffer, 32, 32)), [root]);
+    assert_eq!(rig.unreadable(part(buffer, 31, 2)), [root]);
+    assert_eq!(rig.read(part(buffer, 31, 1)).expect("a read"), [5]);
+}
+
+#[test]
+fn r1_a_new_failure_takes_over_the_bytes_it_claims() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let first = rig.taint(whole(buffer));
+    let second = rig.taint(part(buffer, 16, 16));
+    assert_eq!(rig.unreadable(part(buffer, 16, 16)), [second]);
+    assert_eq!(rig.unreadable(whole(buffer)), [first, second]);
+    let third = rig.taint(whole(buffer));
+    assert_eq!(rig.unreadable(whole(buffer)), [third]);
+    assert_eq!(rig.settled_failures(), 1, "the first two hold nothing any more");
+}
+
+#[test]
+fn r1_claims_are_listed_by_byte() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let (a, b) = (rig.taint(part(buffer, 3, 5)), rig.taint(part(buffer, 8, 2)));
+    let none = Claim { offset: 0, size: 0, failure: 0, failures: 0 };
+    let mut out = [none; 4];
+    assert_eq!(rig.device.claims(whole(buffer), &mut out).expect("claims"), 2);
+    assert_eq!(out[0], Claim { offset: 3, size: 5, failure: a, failures: 1 });
+    assert_eq!(out[1], Claim { offset: 8, size: 2, failure: b, failures: 1 });
+    assert_eq!(rig.device.claims(part(buffer, 5, 4), &mut out).expect("claims"), 2);
+    assert_eq!((out[0].offset, out[0].size, out[1].offset, out[1].size), (5, 3, 8, 1));
+    assert_eq!(rig.device.claims(whole(buffer), &mut out[..1]).expect("claims"), 2, "the count is of all there are");
+    let mut all = [DeviceClaim { buffer: Handle(0), claim: none }; 4];
+    assert_eq!(rig.device.device_claims(&mut all).expect("claims"), 2);
+    assert_eq!((all[1].buffer, all[1].claim.failure), (buffer, b));
+}
+
+#[test]
+fn r1_past_thirty_two_roots_there_is_a_count() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let roots: Vec<u64> = (0..40).map(|at| rig.taint(part(buffer, at, 1))).collect();
+    match rig.read(whole(buffer)) {
+        Err(Error::Unwritten(found)) => {
+            assert_eq!(found.ids[..], roots[..MAX_ROOTS]);
+            assert!(found.more >= 1);
+        }
+        other => panic!("{other:?}"),
+    }
+    let out = rig.buffer(64);
+    assert_eq!(skipped(rig.launch(rig.kernel(&triple()), &[whole(buffer), whole(out)])).len(), MAX_ROOTS);
+    rig.write(whole(buffer), &[1; 64]).expect("a write");
+    rig.write(whole(out), &[1; 64]).expect("a write");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+// R2
+
+#[test]
+fn r2_work_that_shares_no_byte_with_a_failure_never_notices() {
+    let rig = rig();
+    let kernel = rig.kernel(&triple());
+    let (bad, good, out) = (rig.filled(64, 1), rig.filled(64, 2), rig.buffer(128));
+    rig.taint(whole(bad));
+    let (broken, _) = rig.broken(&[]);
+    skipped(rig.launch(broken, &[whole(bad)]));
+    for stream in 0..3 {
+        let bindings = [silent(whole(good)), silent(part(out, 0, 64))];
+        rig.launch_on(stream, kernel, &bindings, &[]).expect("a launch");
+        rig.device.stream_flush(stream).expect("a flush");
+        rig.device.stream_wait(stream, FOREVER).expect("a wait");
+    }
+    skipped(rig.launch(kernel, &[whole(bad), part(out, 64, 64)]));
+    assert_eq!(rig.read(part(out, 0, 64)).expect("the other half of the same buffer"), [7; 64]);
+    rig.device.status().expect("no sticky error");
+}
+
+// R3
+
+#[test]
+fn r3_a_root_goes_with_its_last_claim() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    rig.taint(whole(buffer));
+    rig.write(part(buffer, 0, 63), &[1; 63]).expect("a write");
+    assert_eq!(rig.settled_failures(), 1);
+    rig.write(part(buffer, 63, 1), &[1]).expect("a write");
+    assert_eq!(rig.settled_failures(), 0);
+    assert!(rig.device.report_device().failures.is_empty());
+}
+
+#[test]
+fn r3_destroying_everything_empties_the_store() {
+    let rig = rig();
+    let (huge, _) = rig.huge();
+    let (broken, _) = rig.broken(&[]);
+    let (bad, out, token) = (rig.filled(64, 1), rig.buffer(64), rig.token());
+    rig.taint(whole(bad));
+    rig.taint(whole(token));
+    skipped(rig.launch(broken, &[whole(huge), whole(bad), whole(out)]));
+    let kept = scope(&rig, &[writing(whole(rig.buffer(8)))]).expect("a scope");
+    assert_eq!(rig.settled_failures(), 5);
+    rig.device.scope_end(kept).expect("an end");
+    for buffer in [huge, bad, out, token] {
+        rig.device.buffer_destroy(buffer).expect("a destroy");
+    }
+    assert_eq!(rig.settled_failures(), 1, "the kernel is left");
+    rig.device.kernel_destroy(broken).expect("a destroy");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r3_a_tainted_copy_keeps_the_root_of_a_buffer_that_is_gone() {
+    let rig = rig();
+    let (a, b) = (rig.filled(64, 1), rig.buffer(64));
+    let root = rig.taint(whole(a));
+    rig.device.buffer_copy(0, whole(b), whole(a)).expect("a copy");
+    rig.device.buffer_destroy(a).expect("a destroy");
+    assert_eq!(rig.unreadable(whole(b)), [root]);
+    rig.device.buffer_destroy(b).expect("a destroy");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+// R4
+
+#[test]
+fn r4_a_scope_that_succeeds_releases_its_write_set() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    rig.taint(whole(buffer));
+    let open = scope(&rig, &[writing(part(buffer, 0, 32))]).expect("a scope");
+    assert_ne!(rig.device.first_failure(&[part(buffer, 0, 32)]).expect("an id"), 0, "claimed until proven written");
+    rig.device.scope_end(open).expect("an end");
+    assert_eq!(rig.unreadable(part(buffer, 0, 32)), [0; 0]);
+    assert_eq!(rig.unreadable(part(buffer, 32, 32)).len(), 1);
+}
+
+#[test]
+fn r4_an_error_replaces_the_provisional_failure_for_all_its_carriers_at_once() {
+    let rig = rig();
+    let (a, b) = (rig.filled(64, 1), rig.token());
+    let open = scope(&rig, &[writing(part(a, 0, 8)), writing(part(a, 20, 8)), writing(whole(b))]).expect("a scope");
+    let provisional = rig.device.first_failure(&[whole(b)]).expect("an id");
+    let torn = rig.device.report_slices(&[whole(b)]).expect("a report");
+    assert_eq!(torn.failures[0].code, Code::TornDown);
+    rig.device.scope_fail(open, Some(&error("went wrong"))).expect("a failure");
+    let report = rig.device.report_slices(&[whole(a), whole(b)]).expect("a report");
+    assert_eq!(report.failures.len(), 1);
+    let failure = &report.failures[0];
+    assert_eq!((failure.id, failure.code, failure.label.as_str()), (provisional, Code::Caller, "scope"));
+    assert!(failure.message.contains("went wrong"), "{}", failure.message);
+    assert_eq!(failure.claimed_bytes, 8 + 8 + 64);
+}
+
+#[test]
+fn r4_a_scope_failed_without_an_error_is_torn_down() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let open = scope(&rig, &[writing(whole(buffer))]).expect("a scope");
+    rig.device.scope_fail(open, None).expect("a failure");
+    let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+    assert_eq!(report.failures[0].code, Code::TornDown);
+    assert_eq!(rig.unreadable(whole(buffer)).len(), 1);
+    rig.write(whole(buffer), &[2; 64]).expect("writing again is the whole recovery");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [2; 64]);
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r4_an_abandoned_scope_leaves_its_failure_standing() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let _abandoned = scope(&rig, &[writing(whole(buffer))]).expect("a scope");
+    match rig.device.check_written(&[whole(buffer)], FOREVER) {
+        Err(Error::Unwritten(roots)) => assert_eq!(roots.ids.len(), 1),
+        other => panic!("{other:?}"),
+    }
+    rig.device.close(FOREVER).expect("a close");
+}
+
+#[test]
+fn r4_an_empty_write_set_mints_nothing() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let open = scope(&rig, &[reading(whole(buffer))]).expect("a scope");
+    assert_eq!(rig.failures(), 0);
+    rig.device.scope_fail(open, None).expect("a failure");
+    let open = scope(&rig, &[writing(part(buffer, 8, 0))]).expect("a scope");
+    assert_eq!(rig.failures(), 0);
+    rig.device.scope_fail(open, None).expect("a failure");
+    assert_eq!(rig.failures(), 0);
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+}
+
+#[test]
+fn r4_held_bytes_are_wrong_state_and_nothing_changes() {
+    let rig = rig();
+    let (buffer, other) = (rig.filled(64, 1), rig.filled(64, 2));
+    let kernel = rig.kernel(&triple());
+    let held = part(buffer, 16, 16);
+    let open = scope(&rig, &[writing(held)]).expect("a scope");
+    let over = part(buffer, 20, 4);
+    let device = &rig.device;
+    assert_eq!(misused(rig.write(over, &[7; 4])).0, Code::WrongState);
+    assert_eq!(misused(rig.read(over)).0, Code::WrongState);
+    assert_eq!(misused(device.buffer_fill(0, over, 0, 1)).0, Code::WrongState);
+    assert_eq!(misused(device.buffer_copy(0, over, part(other, 0, 4))).0, Code::WrongState);
+    assert_eq!(misused(device.buffer_copy(0, part(other, 0, 4), over)).0, Code::WrongState);
+    assert_eq!(misused(rig.launch(kernel, &[over, whole(other)])).0, Code::WrongState);
+    assert_eq!(misused(rig.launch(kernel, &[whole(other), over])).0, Code::WrongState);
+    assert_eq!(misused(device.taint(&[over], &error("no"))).0, Code::WrongState);
+    assert_eq!(misused(device.mark_written(&[over])).0, Code::WrongState);
+    assert_eq!(misused(scope(&rig, &[reading(over)])).0, Code::WrongState);
+    assert_eq!(misused(scope(&rig, &[writing(over)])).0, Code::WrongState);
+    assert_eq!(misused(device.buffer_destroy(buffer)).0, Code::WrongState);
+    assert_eq!(rig.failures(), 1, "only the provisional one");
+    assert_eq!(rig.read(whole(other)).expect("untouched"), [2; 64]);
+    assert_eq!(rig.read(part(buffer, 0, 16)).expect("not held"), [1; 16]);
+    rig.write(part(buffer, 32, 32), &[3; 32]).expect("not held");
+    device.scope_end(open).expect("an end");
+    assert_eq!(rig.read(held).expect("as it was"), [1; 16]);
+}
+
+#[test]
+fn r4_what_a_scope_reads_is_held_against_writes_only() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let open = scope(&rig, &[reading(whole(buffer))]).expect("a scope");
+    assert_eq!(misused(rig.write(part(buffer, 0, 4), &[0; 4])).0, Code::WrongState);
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+    rig.device.scope_end(open).expect("an end");
+    rig.write(part(buffer, 0, 4), &[0; 4]).expect("a write");
+}
+
+#[test]
+fn r4_bytes_that_are_bound_as_nothing_or_not_at_all_are_no_use_of_held_ones() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let kernel = rig.kernel(&nine());
+    let open = scope(&rig, &[writing(part(buffer, 0, 32))]).expect("a scope");
+    rig.device.buffer_read(0, &mut [], part(buffer, 8, 0), FOREVER).expect("no bytes");
+    rig.write(part(buffer, 8, 0), &[]).expect("no bytes");
+    rig.launch_on(0, kernel, &[with(whole(buffer), Access::None)], &[writing(part(buffer, 32, 32))]).expect("a launch");
+    rig.device.scope_end(open).expect("an end");
+}
+
+#[test]
+fn r4_a_panic_while_recording_claims_every_launch_of_the_recording() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (a, b, clean) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[whole(a)]).expect("a launch");
+    rig.backend().inject_panic(Call::Launch, 1);
+    let (code, roots) = failed(rig.launch(kernel, &[whole(b)]).and_then(|()| rig.device.stream_flush(0)));
+    assert_eq!(code, Code::Internal);
+    assert_eq!(rig.unreadable(whole(b)), roots);
+    assert_eq!(rig.unreadable(whole(a)).len(), 1);
+    assert_eq!(rig.read(whole(clean)).expect("a read"), [1; 64]);
+    rig.launch(kernel, &[whole(a)]).expect("a launch");
+    rig.launch(kernel, &[whole(b)]).expect("a launch");
+    assert_eq!(rig.read(whole(a)).expect("a read"), [9; 64]);
+    assert_eq!(rig.settled_failures(), 0);
+    rig.assert_ordered();
+}
+
+// R5
+
+#[test]
+fn r5_a_launch_over_a_claimed_input_does_not_run_and_its_outputs_take_the_union_of_the_roots() {
+    let rig = rig();
+    let kernel = rig.kernel(&add());
+    let (a, b, out) = (rig.filled(64, 1), rig.filled(64, 2), rig.filled(64, 3));
+    let (x, y) = (rig.taint(part(a, 0, 4)), rig.taint(part(b, 60, 4)));
+    let before = rig.backend().calls("launch");
+    assert_eq!(skipped(rig.launch(kernel, &[whole(a), whole(b), whole(out)])), [x, y]);
+    assert_eq!(rig.backend().calls("launch"), before);
+    assert_eq!(rig.unreadable(part(out, 30, 1)), [x, y], "its whole write set");
+    assert_eq!(rig.settled_failures(), 2, "no new failure");
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    for failure in &report.failures {
+        assert_eq!((failure.skips, failure.path.len()), (1, 1));
+        assert_eq!((failure.path[0].kind, failure.path[0].kernel.as_str()), (StepKind::Skip, "kernel"));
+    }
+}
+
+#[test]
+fn r5_an_input_claimed_elsewhere_does_not_stop_a_launch() {
+    let rig = rig();
+    let kernel = rig.kernel(&triple());
+    let (input, out) = (rig.filled(64, 1), rig.buffer(32));
+    rig.taint(part(input, 32, 32));
+    rig.launch(kernel, &[part(input, 0, 32), whole(out)]).expect("a launch");
+    assert_eq!(rig.read(whole(out)).expect("a read"), [4; 32]);
+}
+
+#[test]
+fn r5_indirect_arguments_are_read() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (counts, out) = (rig.filled(12, 0), rig.filled(64, 1));
+    let launch = |counts| {
+        let grid = LaunchGrid::Indirect(whole(counts));
+        rig.device.launch(&LaunchDesc { grid, ..launch_desc(0, kernel, &[silent(whole(out))], &[]) })
+    };
+    let root = rig.taint(part(counts, 8, 1));
+    assert_eq!(skipped(launch(counts)), [root]);
+    assert_eq!(rig.unreadable(whole(out)), [root]);
+    rig.write(whole(counts), &[1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]).expect("a write");
+    assert_eq!(skipped(launch(counts)), [root], "an inferred write of an indirect launch only may write (R9)");
+    rig.write(whole(out), &[1; 64]).expect("a write");
+    launch(counts).expect("a launch");
+    assert_eq!(rig.read(whole(out)).expect("a read"), [9; 64]);
+    rig.write(whole(counts), &[0; 12]).expect("a write");
+    rig.write(whole(out), &[1; 64]).expect("a write");
+    launch(counts).expect("a launch");
+    assert_eq!(rig.read(whole(out)).expect("a read"), [1; 64]);
+    rig.assert_ordered();
+}
+
+#[test]
+fn r5_the_path_names_every_step_from_the_root_to_the_bytes() {
+    let rig = rig();
+    let first = rig.try_kernel(&triple().encode(), &[], "blur").0;
+    let second = rig.try_kernel(&triple().encode(), &[], "edges").0;
+    let (photo, blurred, edges) = (rig.named(64, "photo"), rig.named(64, "blurred"), rig.named(64, "edges"));
+    let root = rig.taint(whole(photo));
+    skipped(rig.launch(first, &[whole(photo), whole(blurred)]));
+    skipped(rig.launch(second, &[whole(blurred), whole(edges)]));
+    let report = rig.device.report_slices(&[whole(edges)]).expect("a report");
+    assert_eq!(report.failures.len(), 1);
+    let failure = &report.failures[0];
+    assert_eq!((failure.id, failure.code), (root, Code::Caller));
+    let steps: Vec<(&str, &str, &str)> = failure
+        .path
+        .iter()
+        .map(|step| (step.needed.as_str(), step.kernel.as_str(), step.produced[0].as_str()))
+        .collect();
+    assert_eq!(steps, [("photo", "blur", "blurred"), ("blurred", "edges", "edges")]);
+    assert_eq!(failure.claimed_bytes, 3 * 64);
+    let text = report.text();
+    for name in ["photo", "blur", "edges", "tainted by the test"] {
+        assert!(text.contains(name), "no {name} in {text}");
+    }
+}
+
+#[test]
+fn r5_extra_reads_stop_a_launch_and_extra_writes_take_its_roots() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (table, out, token) = (rig.filled(64, 1), rig.filled(64, 1), rig.token());
+    let root = rig.taint(part(table, 40, 1));
+    let launch = |row: Slice| {
+        rig.launch_on(0, kernel, &[silent(whole(out))], &[reading(row), with(part(token, 3, 5), Access::MayWrite)])
+    };
+    launch(part(table, 0, 40)).expect("a launch");
+    assert_eq!(skipped(launch(part(table, 40, 8))), [root]);
+    let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0 }; 2];
+    assert_eq!(rig.device.claims(whole(token), &mut claims).expect("claims"), 1);
+    assert_eq!(claims[0], Claim { offset: 3, size: 5, failure: root, failures: 1 });
+}
+
+// R6
+
+#[test]
+fn r6_two_roots_in_one_read_are_both_named_once() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let (x, y) = (rig.taint(part(buffer, 0, 8)), rig.taint(part(buffer, 20, 8)));
+    rig.device.buffer_copy(0, part(buffer, 40, 8), part(buffer, 0, 8)).expect("a copy");
+    assert_eq!(rig.unreadable(whole(buffer)), [x, y]);
+    let slices = [part(buffer, 0, 10), part(buffer, 40, 8), part(buffer, 22, 1), part(buffer, 0, 64)];
+    match rig.device.check_written(&slices, FOREVER) {
+        Err(Error::Unwritten(roots)) => assert_eq!((&roots.ids[..], roots.more), (&[x, y][..], 0)),
+        other => panic!("{other:?}"),
+    }
+    let report = rig.device.report_slices(&slices).expect("a report");
+    assert_eq!(report.failures.iter().map(|failure| failure.id).collect::<Vec<_>>(), [x, y]);
+}
+
+// R7
+
+#[test]
+fn r7_an_allocation_of_64_gib_lives_and_launches_over_it_skip_on_its_root() {
+    let rig = rig();
+    let pages = rig.backend().calls("page_create");
+    let (huge, root) = rig.huge();
+    assert_eq!(rig.backend().calls("page_create"), pages, "the driver is not asked (R11)");
+    let out = rig.filled(64, 1);
+    assert_eq!(skipped(rig.launch(rig.kernel(&triple()), &[part(huge, 0, 64), whole(out)])), [root]);
+    assert_eq!(rig.unreadable(whole(out)), [root]);
+    assert_eq!(rig.unreadable(part(huge, 1 << 20, 16)), [root]);
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    assert_eq!((report.failures[0].code, report.failures[0].label.as_str()), (Code::OutOfDeviceMemory, "huge"));
+    let later = rig.filled(1 << 20, 3);
+    assert_eq!(rig.read(whole(later)).expect("a read"), vec![3; 1 << 20]);
+}
+
+#[test]
+fn r7_work_that_only_writes_unallocated_memory_skips_too() {
+    let rig = rig();
+    let (huge, root) = rig.huge();
+    let out = rig.filled(64, 1);
+    assert_eq!(skipped(rig.write(part(huge, 0, 4), &[1; 4])), [root]);
+    assert_eq!(skipped(rig.device.buffer_fill(0, part(huge, 0, 4), 0, 4)), [root]);
+    assert_eq!(skipped(rig.launch(rig.kernel(&triple()), &[whole(out), part(huge, 0, 64)])), [root]);
+    assert_eq!(rig.read(whole(out)).expect("an input is not claimed"), [1; 64]);
+    assert_eq!(rig.unreadable(part(huge, 0, 4)), [root]);
+}
+
+#[test]
+fn r7_allocating_later_turns_the_root_into_a_claim_on_all_bytes_that_only_writing_sheds() {
+    let rig = rig();
+    let (huge, root) = rig.huge();
+    rig.device.buffer_allocate(huge, 64).expect("an allocation");
+    assert!(rig.device.buffer_info(huge).expect("an info").allocated);
+    assert_eq!(rig.unreadable(whole(huge)), [root]);
+    rig.write(part(huge, 0, 60), &[4; 60]).expect("a write");
+    assert_eq!(rig.read(part(huge, 0, 60)).expect("a read"), [4; 60]);
+    assert_eq!(rig.unreadable(part(huge, 60, 4)), [root]);
+    rig.write(part(huge, 60, 4), &[4; 4]).expect("a write");
+    assert_eq!(rig.settled_failures(), 0);
+    assert_eq!(misused(rig.device.buffer_allocate(huge, 64)).0, Code::WrongState);
+}
+
+#[test]
+fn r7_destroying_sheds_the_root_of_an_unallocated_buffer() {
+    let rig = rig();
+    let (huge, _) = rig.huge();
+    rig.device.buffer_destroy(huge).expect("a destroy");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r7_the_caller_can_say_why_a_buffer_has_no_memory() {
+    let rig = rig();
+    let memory = BufferMemory::Managed(MemoryKind::Device);
+    let desc = BufferDesc { size: 64, memory, stream: 0, label: "later", tag: 0, unallocated: true };
+    let (buffer, answer) = rig.device.buffer_create(&desc);
+    answer.expect("a buffer");
+    assert!(!rig.device.buffer_info(buffer).expect("an info").allocated);
+    let root = rig.device.fail_unallocated(buffer, &error("the quota is used up")).expect("a root");
+    assert_eq!(rig.unreadable(whole(buffer)), [root]);
+    assert_eq!(rig.settled_failures(), 1);
+    rig.device.buffer_allocate(buffer, 0).expect("an allocation");
+    assert_eq!(rig.unreadable(whole(buffer)), [root]);
+    rig.write(whole(buffer), &[1; 64]).expect("a write");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r7_an_allocation_the_driver_refuses_reclaims_once_and_retries_once() {
+    let rig = Rig::new(Options::new(1, 1), Settings { isolate_buffers: true, ..settings() });
+    let out_of_memory = || fault(Code::OutOfDeviceMemory, "no more");
+    rig.backend().inject(Call::PageCreate, 1, out_of_memory(), true);
+    let before = rig.backend().calls("page_create");
+    let (buffer, answer) = rig.try_buffer(64, BufferMemory::Managed(MemoryKind::Device), "");
+    let (code, roots) = failed(answer);
+    assert_eq!(code, Code::OutOfDeviceMemory);
+    assert!(rig.backend().calls("page_create") <= before + 2);
+    assert_eq!(rig.unreadable(whole(buffer)), roots);
+    rig.backend().heal();
+    // With something to reclaim the second try is made, and helps.
+    let idle = rig.buffer(4096);
+    rig.device.buffer_destroy(idle).expect("a destroy");
+    rig.backend().inject(Call::PageCreate, 1, out_of_memory(), false);
+    let helped = rig.buffer(64);
+    rig.write(whole(helped), &[1; 64]).expect("a write");
+    assert_eq!(rig.read(whole(helped)).expect("a read"), [1; 64]);
+}
+
+// R8
+
+#[test]
+fn r8_a_broken_kernel_is_live_and_outputs_take_its_root_with_those_of_its_inputs() {
+    let rig = rig();
+    let (broken, kernel_root) = rig.broken(&[Some(Access::Read), Some(Access::Write)]);
+    let (input, out) = (rig.filled(64, 1), rig.filled(64, 2));
+    let root = rig.taint(part(input, 0, 1));
+    let mut both = [kernel_root, root];
+    both.sort_unstable();
+    assert_eq!(skipped(rig.launch(broken, &[whole(input), whole(out)])), both);
+    assert_eq!(rig.unreadable(whole(out)), both);
+    assert_eq!(rig.unreadable(part(input, 1, 63)), [0; 0], "a binding declared READ is never claimed");
+}
+
+#[test]
+fn r8_a_binding_whose_access_nobody_declared_is_claimed() {
+    let rig = rig();
+    let (broken, root) = rig.broken(&[Some(Access::Read)]);
+    let (declared, undeclared, told) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
+    let bindings = [silent(whole(declared)), silent(whole(undeclared)), reading(whole(told))];
+    assert_eq!(skipped(rig.launch_on(0, broken, &bindings, &[])), [root]);
+    assert_eq!(rig.unreadable(whole(undeclared)), [root]);
+    assert_eq!(rig.read(whole(declared)).expect("a read"), [1; 64]);
+    assert_eq!(rig.read(whole(told)).expect("a read"), [1; 64]);
+}
+
+#[test]
+fn r8_a_kernel_rebuilt_overwrites_its_own_tainted_output() {
+    let rig = rig();
+    let (kernel, root) = rig.broken(&[]);
+    let (input, out) = (rig.filled(64, 1), rig.buffer(64));
+    let bindings = [reading(whole(input)), silent(whole(out))];
+    assert_eq!(skipped(rig.launch_on(0, kernel, &bindings, &[])), [root]);
+    let info = rig.device.kernel_info(kernel).expect("an info");
+    assert!(info.broken && info.failure == root && info.info.bindings.is_empty());
+    rig.device.kernel_rebuild(kernel, &kernel_desc(&triple().encode(), &[], "")).expect("a rebuild");
+    assert!(!rig.device.kernel_info(kernel).expect("an info").broken);
+    assert_eq!(rig.unreadable(whole(out)), [root], "the claim outlives the repair");
+    rig.launch_on(0, kernel, &bindings, &[]).expect("a launch");
+    assert_eq!(rig.read(whole(out)).expect("a read"), [4; 64]);
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r8_every_prefix_of_a_module_is_a_live_broken_kernel() {
+    let rig = rig();
+    let code = triple().encode();
+    for len in 0..code.len() - 1 {
+        let (kernel, answer) = rig.try_kernel(&code[..len], &[], "cut");
+        assert_eq!(failed(answer).0, Code::InvalidShader, "{len}");
+        rig.device.kernel_destroy(kernel).expect("a destroy");
+    }
+    let (kernel, answer) =
+        rig.device.kernel_create(&tidegate::device::KernelDesc { entry: "other", ..kernel_desc(&code, &[], "entry") });
+    assert_eq!(failed(answer).0, Code::InvalidShader);
+    rig.device.kernel_destroy(kernel).expect("a destroy");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+// R9
+
+#[test]
+fn r9_in_place_over_claimed_skips_ten_thousand_times_one_root_one_record() {
+    let rig = rig();
+    let kernel = rig.kernel(&increment());
+    let buffer = rig.named(64, "state");
+    rig.write(whole(buffer), &[0; 64]).expect("a write");
+    let root = rig.taint(whole(buffer));
+    for _ in 0..10_000 {
+        assert_eq!(skipped(rig.launch(kernel, &[whole(buffer)])), [root]);
+    }
+    assert_eq!(rig.settled_failures(), 1);
+    let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+    let failure = &report.failures[0];
+    assert_eq!((failure.id, failure.skips, failure.claims.len(), failure.path.len()), (root, 10_000, 1, 1));
+    let step = &failure.path[0];
+    assert_eq!((step.kernel.as_str(), step.needed.as_str(), step.count), ("kernel", "state", 10_000));
+    assert_eq!(step.produced, ["state"]);
+    rig.write(whole(buffer), &[1; 64]).expect("a write");
+    rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [2; 64]);
+}
+
+/// Stores every other byte.
+fn scatter() -> Program {
+    let mut program = Program::new(&[Access::Write]);
+    let window = Window::ALL;
+    program.operations.push(Operation { out: 0, window, step: 2, start: 0, add: 9, terms: Vec::<Term>::new() });
+    program
+}
+
+#[test]
+fn r9_may_write_neither_releases_nor_runs_over_claimed_bytes() {
+    let rig = rig();
+    let (kernel, answer) = rig.try_kernel(&scatter().encode(), &[Some(Access::MayWrite)], "scatter");
+    answer.expect("a kernel");
+    let buffer = rig.filled(64, 1);
+    let root = rig.taint(part(buffer, 1, 1));
+    assert_eq!(skipped(rig.launch(kernel, &[whole(buffer)])), [root]);
+    assert_eq!(rig.unreadable(part(buffer, 0, 1)), [root], "its whole write set takes the roots found");
+    rig.write(whole(buffer), &[1; 64]).expect("a write");
+    rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+    assert_eq!(rig.read(part(buffer, 0, 4)).expect("a read"), [9, 1, 9, 1]);
+}
+
+#[test]
+fn r9_only_a_write_of_every_byte_releases() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    let root = rig.taint(whole(buffer));
+    rig.launch(kernel, &[part(buffer, 16, 16)]).expect("an overwrite needs no bytes");
+    assert_eq!(rig.read(part(buffer, 16, 16)).expect("a read"), [9; 16]);
+    assert_eq!(rig.unreadable(part(buffer, 15, 1)), [root]);
+    assert_eq!(rig.unreadable(part(buffer, 32, 1)), [root]);
+    rig.launch_on(0, kernel, &[with(part(buffer, 0, 16), Access::None)], &[]).expect("bound is not touched");
+    assert_eq!(rig.unreadable(part(buffer, 0, 16)), [root]);
+}
+
+#[test]
+fn r9_the_launch_overrides_the_descriptor_and_the_descriptor_the_module() {
+    let rig = rig();
+    let (kernel, answer) = rig.try_kernel(&nine().encode(), &[Some(Access::ReadWrite)], "declared");
+    answer.expect("a kernel");
+    let info = rig.device.kernel_info(kernel).expect("an info");
+    assert_eq!(info.info.bindings[0].access, Access::ReadWrite);
+    let buffer = rig.filled(64, 1);
+    let root = rig.taint(whole(buffer));
+    assert_eq!(skipped(rig.launch(kernel, &[whole(buffer)])), [root]);
+    rig.launch_on(0, kernel, &[writing(whole(buffer))], &[]).expect("a launch");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+}
+
+// R10
+
+#[test]
+fn r10_a_copy_moves_claims_with_the_bytes() {
+    let rig = rig();
+    let (from, to) = (rig.filled(64, 1), rig.filled(64, 2));
+    let (root, other) = (rig.taint(part(from, 10, 4)), rig.taint(whole(to)));
+    rig.device.buffer_copy(0, part(to, 8, 32), part(from, 4, 32)).expect("a copy runs over claimed bytes");
+    assert_eq!(rig.unreadable(part(to, 14, 4)), [root]);
+    assert_eq!(rig.read(part(to, 8, 6)).expect("each clean byte releases"), [1; 6]);
+    assert_eq!(rig.read(part(to, 18, 22)).expect("each clean byte releases"), [1; 22]);
+    assert_eq!(rig.unreadable(part(to, 0, 8)), [other]);
+    assert_eq!(rig.unreadable(part(to, 40, 24)), [other]);
+    let report = rig.device.report_slices(&[part(to, 14, 4)]).expect("a report");
+    assert_eq!(report.failures[0].path.last().map(|step| step.kind), Some(StepKind::Copy));
+}
+
+#[test]
+fn r10_a_copy_within_one_buffer_moves_claims() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let root = rig.taint(part(buffer, 2, 2));
+    rig.device.buffer_copy(0, part(buffer, 32, 8), part(buffer, 0, 8)).expect("a copy");
+    rig.device.buffer_copy(0, part(buffer, 0, 8), part(buffer, 16, 8)).expect("a copy");
+    assert_eq!(rig.read(part(buffer, 0, 34)).expect("a read"), [1; 34]);
+    assert_eq!(rig.unreadable(part(buffer, 34, 1)), [root]);
+}
+
+#[test]
+fn r10_an_unallocated_source_claims_the_destination() {
+    let rig = rig();
+    let (huge, root) = rig.huge();
+    let to = rig.filled(64, 2);
+    assert_eq!(skipped(rig.device.buffer_copy(0, part(to, 0, 32), part(huge, 0, 32))), [root]);
+    assert_eq!(rig.unreadable(part(to, 0, 32)), [root]);
+    assert_eq!(rig.read(part(to, 32, 32)).expect("a read"), [2; 32]);
+}
+
+// R11
+
+#[test]
+fn r11_programming_errors_claim_nothing_and_change_nothing() {
+    let rig = rig();
+    let (a, b) = (rig.filled(64, 1), rig.filled(64, 2));
+    let (kernel, pushing) = (rig.kernel(&triple()), rig.kernel(&Program { push: 4, ..nine() }));
+    let device = &rig.device;
+    let invalid = |answer| assert_eq!(misused::<()>(answer).0, Code::InvalidArgument);
+    invalid(rig.write(part(a, 60, 5), &[0; 5]));
+    invalid(rig.write(part(a, u64::MAX, 5), &[0; 5]));
+    invalid(rig.write(part(a, 5, u64::MAX - 2), &[0; 5]));
+    invalid(rig.write(part(a, 0, 4), &[0; 5]));
+    invalid(device.buffer_read(0, &mut [0; 5], part(a, 0, 4), FOREVER));
+    invalid(device.buffer_fill(0, whole(a), 0, 3));
+    invalid(device.buffer_copy(0, part(a, 0, 8), part(b, 0, 9)));
+    invalid(device.buffer_copy(0, part(a, 0, 8), part(a, 7, 8)));
+    invalid(rig.launch(kernel, &[whole(a)]));
+    invalid(rig.launch(kernel, &[whole(a), whole(b), whole(b)]));
+    invalid(rig.launch(kernel, &[part(a, 60, 5), whole(b)]));
+    invalid(rig.launch(kernel, &[part(a, 0, 0), whole(b)]));
+    invalid(rig.launch(kernel, &[part(a, 64, WHOLE), whole(b)]));
+    invalid(rig.launch_on(0, kernel, &[silent(whole(a)), silent(whole(b))], &[reading(part(a, 1, 64))]));
+    invalid(device.launch(&LaunchDesc { push: &[0; 3], ..launch_desc(0, pushing, &[silent(whole(b))], &[]) }));
+    invalid(rig.launch(pushing, &[whole(b)]));
+    invalid(device.taint(&[part(a, 65, 0)], &error("no")).map(drop));
+    invalid(device.mark_written(&[whole(a), part(a, 0, 65)]));
+    invalid(device.check_written(&[part(a, 65, WHOLE)], FOREVER));
+    invalid(scope(&rig, &[writing(part(a, 64, 1))]).map(drop));
+    let (null, answer) = rig.try_buffer(0, BufferMemory::Managed(MemoryKind::Device), "");
+    assert_eq!((null, misused(answer).0), (Handle(0), Code::InvalidArgument));
+    assert_eq!(rig.settled_failures(), 0);
+    assert_eq!(rig.read(whole(a)).expect("a read"), [1; 64]);
+    assert_eq!(rig.read(whole(b)).expect("a read"), [2; 64]);
+}
+
+#[test]
+fn r11_a_misuse_among_good_slices_changes_none_of_them() {
+    let rig = rig();
+    let a = rig.filled(64, 1);
+    let root = rig.taint(part(a, 0, 8));
+    misused(rig.device.mark_written(&[part(a, 0, 8), part(a, 60, 5)]));
+    misused(rig.device.taint(&[part(a, 8, 8), part(a, 60, 5)], &error("no")));
+    misused(scope(&rig, &[writing(part(a, 8, 8)), writing(part(a, 60, 5))]));
+    assert_eq!(rig.unreadable(whole(a)), [root]);
+    assert_eq!(rig.read(part(a, 8, 56)).expect("a read"), [1; 56]);
+}
+
+#[test]
+fn r11_a_token_has_no_memory_to_move() {
+    let rig = rig();
+    let (token, buffer) = (rig.token(), rig.filled(64, 1));
+    let device = &rig.device;
+    for answer in [
+        rig.write(whole(token), &[0; 64]),
+        device.buffer_read(0, &mut [0; 64], whole(token), FOREVER),
+        device.buffer_fill(0, whole(token), 0, 4),
+        device.buffer_copy(0, whole(token), whole(buffer)),
+        device.buffer_copy(0, whole(buffer), whole(token)),
+        rig.launch(rig.kernel(&nine()), &[whole(token)]),
+    ] {
+        misused(answer);
+    }
+    assert_eq!(rig.settled_failures(), 0);
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+}
+
+#[test]
+fn r11_a_limit_of_this_device_claims_what_was_to_be_written() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    let grid = LaunchGrid::Groups([1025, 1, 1]);
+    let (code, roots) =
+        failed(rig.device.launch(&LaunchDesc { grid, ..launch_desc(0, kernel, &[silent(part(buffer, 0, 32))], &[]) }));
+    assert_eq!((code, rig.unreadable(part(buffer, 0, 32))), (Code::LimitExceeded, roots));
+    assert_eq!(rig.read(part(buffer, 32, 32)).expect("a read"), [1; 32]);
+    let (code, roots) = failed(rig.launch(kernel, &[part(buffer, 33, 8)]));
+    assert_eq!((code, rig.unreadable(part(buffer, 33, 8))), (Code::LimitExceeded, roots), "it cannot be bound there");
+    rig.assert_ordered();
+}
+
+#[test]
+fn r11_handles_are_checked_in_order_null_kind_foreign_stale() {
+    let (rig, other) = (rig(), rig());
+    let device = &rig.device;
+    let (buffer, kernel) = (rig.filled(64, 1), rig.kernel(&nine()));
+    let stale = rig.buffer(64);
+    device.buffer_destroy(stale).expect("a destroy");
+    let foreign = Handle(buffer.0 ^ (1 << 40) ^ (1 << 41));
+    let cases = [
+        (Handle(0), Code::NullHandle),
+        (kernel, Code::WrongKind),
+        (Handle(u64::MAX), Code::WrongKind),
+        (foreign, Code::ForeignHandle),
+        (stale, Code::StaleHandle),
+        (Handle(buffer.0 + 1), Code::StaleHandle),
+    ];
+    for (handle, code) in cases {
+        assert_eq!(misused(rig.write(part(handle, 0, 4), &[0; 4])).0, code);
+        assert_eq!(misused(device.buffer_info(handle)).0, code);
+        assert_eq!(misused(device.buffer_read(0, &mut [0; 4], part(handle, 0, 4), FOREVER)).0, code);
+        assert_eq!(misused(device.buffer_copy(0, part(handle, 0, 4), part(buffer, 0, 4))).0, code);
+        assert_eq!(misused(device.buffer_copy(0, part(buffer, 0, 4), part(handle, 0, 4))).0, code);
+        assert_eq!(misused(rig.launch(kernel, &[part(handle, 0, 4)])).0, code);
+        assert_eq!(misused(device.taint(&[part(handle, 0, 4)], &error("no"))).0, code);
+        assert_eq!(misused(device.fail_unallocated(handle, &error("no"))).0, code);
+        assert_eq!(misused(device.buffer_allocate(handle, 0)).0, code);
+        assert_eq!(misused(scope(&rig, &[writing(part(handle, 0, 4))])).0, code);
+        if code != Code::NullHandle {
+            assert_eq!(misused(device.buffer_destroy(handle)).0, code);
+        }
+    }
+    device.buffer_destroy(Handle(0)).expect("null is fine");
+    device.kernel_destroy(Handle(0)).expect("null is fine");
+    device.scope_end(Handle(0)).expect("null is fine");
+    for (handle, code) in [(Handle(0), Code::NullHandle), (buffer, Code::WrongKind)] {
+        assert_eq!(misused(rig.launch(handle, &[whole(buffer)])).0, code);
+        assert_eq!(misused(device.kernel_info(handle)).0, code);
+        assert_eq!(misused(device.kernel_rebuild(handle, &kernel_desc(b"", &[], ""))).0, code);
+    }
+    device.kernel_destroy(kernel).expect("a destroy");
+    assert_eq!(misused(rig.launch(kernel, &[whole(buffer)])).0, Code::StaleHandle);
+    assert_eq!(misused(device.kernel_destroy(kernel)).0, Code::StaleHandle);
+    let open = scope(&rig, &[reading(whole(buffer))]).expect("a scope");
+    device.scope_end(open).expect("an end");
+    assert_eq!(misused(device.scope_end(open)).0, Code::StaleHandle);
+    assert_eq!(misused(device.scope_fail(open, None)).0, Code::StaleHandle);
+    assert_eq!(misused(device.scope_end(buffer)).0, Code::WrongKind);
+    assert_eq!(rig.settled_failures() + other.settled_failures(), 0);
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+}
+
+#[test]
+fn r11_every_failure_code_of_a_call_claims_and_no_other_does() {
+    let rig = Rig::new(Options::new(1, 1), Settings { max_recorded: 1, max_tasks: 1, ..settings() });
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    for call in [Call::Begin, Call::Launch] {
+        for code in [Code::OutOfHostMemory, Code::OutOfDeviceMemory, Code::Driver, Code::LimitExceeded] {
+            rig.backend().inject(call, 1, fault(code, "refused"), false);
+            let (answered, roots) = failed(rig.launch(kernel, &[whole(buffer)]));
+            assert_eq!((answered, rig.unreadable(whole(buffer))), (code, roots));
+            let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+            let failure = &report.failures[0];
+            assert_eq!((failure.code, failure.vk_result, failure.vk_function.as_str()), (code, -2, "vkHostTest"));
+            // What is recorded later fails with all that is recorded with it.
+            assert_eq!(failure.kernel, if scheduling() == Scheduling::Event { "kernel" } else { "" });
+            rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+            assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+            rig.device.wait(FOREVER).expect("a wait");
+        }
+    }
+    assert_eq!(rig.settled_failures(), 0);
+    rig.assert_ordered();
+}
+
+#[test]
+fn r11_work_that_finds_no_room_behind_a_device_that_does_not_answer_claims_what_it_was_to_write() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { max_pending: 4, ..settings() });
+    let kernel = rig.kernel(&nine());
+    let (busy, out) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    (0..4).for_each(|_| rig.launch(kernel, &[whole(busy)]).expect("a launch"));
+    for call in [Call::Completed, Call::Wait] {
+        rig.backend().inject(call, 1, fault(Code::OutOfHostMemory, "cannot ask"), true);
+    }
+    let (code, roots) = failed(rig.launch(kernel, &[whole(out)]));
+    rig.backend().heal();
+    assert_eq!((code, roots.len()), (Code::OutOfHostMemory, 1));
+    assert_eq!(rig.unreadable(whole(out)), roots);
+}
+
+#[test]
+fn r11_a_write_that_cannot_wait_for_staging_claims_what_it_was_to_write() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { staging_size: 16 << 10, ..settings() });
+    let (first, out) = (rig.buffer(16 << 10), rig.filled(8 << 10, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.write(whole(first), &[2; 16 << 10]).expect("a write");
+    for call in [Call::Completed, Call::Wait] {
+        rig.backend().inject(call, 1, fault(Code::OutOfHostMemory, "cannot ask"), true);
+    }
+    let (code, roots) = failed(rig.write(whole(out), &[3; 8 << 10]));
+    rig.backend().heal();
+    assert_eq!((code, roots.len()), (Code::OutOfHostMemory, 1));
+    assert_eq!(rig.unreadable(whole(out)), roots);
+}
+
+// R12
+
+#[test]
+fn r12_a_dependent_is_enqueued_behind_unfinished_work_and_a_read_waits_its_time() {
+    let rig = lazy();
+    rig.backend().hold(true);
+    let kernel = rig.kernel(&triple());
+    let (a, b, c) = (rig.filled(64, 1), rig.buffer(64), rig.buffer(64));
+    rig.launch(kernel, &[whole(a), whole(b)]).expect("a launch");
+    rig.launch_on(1, kernel, &[silent(whole(b)), silent(whole(c))], &[]).expect("a launch");
+    assert_eq!(rig.device.first_failure(&[whole(c)]).expect("an id"), 0, "clean so far");
+    for timeout in [0, 1, 2_000_000] {
+        let mut bytes = [0xEE; 64];
+        assert_eq!(rig.device.buffer_read(0, &mut bytes, whole(c), timeout), Err(Error::Timeout));
+        assert_eq!(bytes, [0xEE; 64]);
+        assert_eq!(rig.device.stream_wait(1, timeout), Err(Error::Timeout));
+        assert_eq!(rig.device.wait(timeout), Err(Error::Timeout));
+        assert_eq!(rig.device.check_written(&[whole(c)], timeout), Err(Error::Timeout));
+        assert_eq!(rig.device.close(timeout), Err(Error::Timeout));
+    }
+    rig.backend().hold(false);
+    assert_eq!(rig.read(whole(c)).expect("a read"), [13; 64]);
+    assert_eq!(rig.settled_failures(), 0);
+    rig.device.close(FOREVER).expect("a close");
+    assert_eq!((rig.backend().live_pages(), rig.backend().open_recordings()), (0, 0));
+    rig.assert_ordered();
+}
+
+#[test]
+fn r12_a_read_gives_the_bytes_of_its_place_in_the_order() {
+    let rig = lazy();
+    let buffer = rig.filled(64, 1);
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+    rig.write(whole(buffer), &[2; 64]).expect("a write");
+    rig.taint(part(buffer, 0, 4));
+    assert_eq!(rig.read(part(buffer, 4, 60)).expect("a read"), [2; 60]);
+}
+
+#[test]
+fn r12_a_reader_that_fails_taints_no_source() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    rig.backend().inject(Call::PageRead, 1, fault(Code::OutOfHostMemory, "cannot be mapped"), false);
+    assert_eq!(failed(rig.read(whole(buffer))).0, Code::OutOfHostMemory);
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r12_a_read_keeps_to_its_time_when_there_is_no_room_either() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { max_pending: 4, ..settings() });
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().hold(true);
+    (0..4).for_each(|_| rig.launch(kernel, &[whole(buffer)]).expect("a launch"));
+    let (asked, answered) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = asked.send(rig.device.buffer_read(0, &mut [0; 64], whole(buffer), 1_000_000));
+        });
+        let answer = answered.recv_timeout(std::time::Duration::from_secs(20));
+        rig.backend().hold(false);
+        assert_eq!(answer, Ok(Err(Error::Timeout)));
+    });
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+}
+
+// R13
+
+/// Two launches in one batch that is refused, and one outside of it.
+fn refused_batch(rig: &Rig) -> (Handle, Handle, Handle, u64) {
+    let kernel = rig.kernel(&triple());
+    let (input, a, b, c) = (rig.filled(64, 1), rig.filled(64, 0), rig.filled(64, 0), rig.filled(64, 0));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch_on(1, kernel, &[silent(whole(input)), silent(whole(c))], &[]).expect("a launch");
+    rig.device.stream_flush(1).expect("a flush");
+    rig.launch(kernel, &[whole(input), whole(a)]).expect("a launch");
+    rig.launch(kernel, &[whole(a), whole(b)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let (code, roots) = failed(rig.device.stream_flush(0));
+    assert_eq!((code, roots.len()), (Code::Driver, 1));
+    (a, b, c, roots[0])
+}
+
+#[test]
+fn r13_a_refused_batch_is_a_failure_of_each_launch_in_it_and_of_no_other() {
+    let rig = rig();
+    let (a, b, c, root) = refused_batch(&rig);
+    assert_eq!(rig.unreadable(whole(a)), [root]);
+    assert_eq!(rig.unreadable(whole(b)), [root]);
+    assert_eq!(rig.read(whole(c)).expect("a read"), [4; 64]);
+    let report = rig.device.report_slices(&[whole(b)]).expect("a report");
+    assert!(report.failures[0].message.contains("refused by the test"));
+    for buffer in [a, b] {
+        rig.write(whole(buffer), &[8; 64]).expect("a write");
+        assert_eq!(rig.read(whole(buffer)).expect("a read"), [8; 64]);
+    }
+    assert_eq!(rig.settled_failures(), 0);
+    rig.assert_ordered();
+}
+
+#[test]
+fn r13_work_that_depends_on_a_refused_batch_skips_on_its_root() {
+    let rig = Rig::new(Options::new(2, 2).pace(Pace::Lazy), settings());
+    let kernel = rig.kernel(&triple());
+    let (input, a, b) = (rig.filled(64, 1), rig.filled(64, 0), rig.filled(64, 0));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[whole(input), whole(a)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let roots = skipped(rig.launch_on(1, kernel, &[silent(whole(a)), silent(whole(b))], &[]));
+    assert_eq!(roots.len(), 1);
+    assert_eq!(rig.unreadable(whole(a)), roots);
+    assert_eq!(rig.unreadable(whole(b)), roots);
+    rig.assert_ordered();
+}
+
+#[test]
+fn r13_a_mark_a_taint_and_a_skip_after_the_work_stand_when_it_is_refused() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (buffer, bad) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    let first = rig.taint(whole(bad));
+    rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+    rig.device.mark_written(&[part(buffer, 0, 8)]).expect("a mark");
+    let second = rig.taint(part(buffer, 8, 8));
+    skipped(rig.launch(rig.kernel(&triple()), &[whole(bad), part(buffer, 16, 8)]));
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let (_, roots) = failed(rig.device.stream_flush(0));
+    assert_eq!(rig.unreadable(part(buffer, 0, 8)), [0; 0]);
+    assert_eq!(rig.unreadable(part(buffer, 8, 8)), [second]);
+    assert_eq!(rig.unreadable(part(buffer, 16, 8)), [first]);
+    assert_eq!(rig.unreadable(part(buffer, 24, 40)), roots);
+}
+
+#[test]
+fn r13_a_copy_moves_the_late_failure_with_the_bytes() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (a, b) = (rig.filled(64, 1), rig.filled(64, 2));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[part(a, 0, 32)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    rig.device.buffer_copy(1, part(b, 0, 64), part(a, 0, 64)).expect("a copy runs over claimed bytes");
+    let roots = rig.unreadable(part(a, 0, 32));
+    assert_eq!(roots.len(), 1);
+    assert_eq!(rig.unreadable(part(b, 0, 32)), roots);
+    assert_eq!(rig.read(part(b, 32, 32)).expect("a read"), [1; 32]);
+}
+
+#[test]
+fn r13_an_open_scope_that_read_from_refused_work_claims_when_it_ends() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (a, out) = (rig.filled(64, 1), rig.filled(64, 2));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[whole(a)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    match scope(&rig, &[reading(whole(a)), writing(whole(out))]) {
+        // It was found out before the scope opened.
+        Err(Error::Skipped(_)) => {}
+        Ok(open) => {
+            let _ = rig.device.stream_flush(0);
+            let _ = rig.device.scope_end(open);
+        }
+        other => panic!("{other:?}"),
+    }
+    let roots = rig.unreadable(whole(a));
+    assert_eq!(roots.len(), 1);
+    assert_eq!(rig.unreadable(whole(out)), roots);
+    rig.write(whole(a), &[0; 64]).expect("a write");
+    rig.write(whole(out), &[0; 64]).expect("a write");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r13_what_an_open_scope_is_to_write_stays_claimed_by_its_own_failure() {
+    let rig = Rig::new(Options::new(2, 1).pace(Pace::Lazy), settings());
+    let kernel = rig.kernel(&nine());
+    let (busy, a, b) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().hold(true);
+    // As long as this runs, nothing behind it is forgotten.
+    rig.launch_on(1, kernel, &[silent(whole(busy))], &[]).expect("a launch");
+    rig.device.stream_flush(1).expect("a flush");
+    rig.launch(kernel, &[whole(a)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let (_, first) = failed(rig.device.stream_flush(0));
+    rig.launch(kernel, &[whole(b)]).expect("a launch");
+    let open = scope(&rig, &[reading(whole(b)), writing(part(a, 16, 16))]).expect("a scope");
+    let own = rig.device.first_failure(&[part(a, 16, 16)]).expect("an id");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let (_, second) = failed(rig.device.stream_flush(0));
+    assert_eq!(rig.device.first_failure(&[part(a, 16, 16)]), Ok(own));
+    rig.device.scope_end(open).expect("an end");
+    rig.backend().hold(false);
+    assert_eq!(rig.unreadable(part(a, 16, 16)), second);
+    assert_eq!(rig.unreadable(part(a, 0, 16)), first);
+    assert_eq!(rig.settled_failures(), 2);
+}
+
+#[test]
+fn r13_a_call_that_flushes_answers_for_its_own_work() {
+    let small = Settings { max_recorded: 1, max_tasks: 1, ..settings() };
+    for stream in 0..3 {
+        let rig = Rig::new(Options::new(2, 1), Settings { slots: 3, ..small.clone() });
+        let kernel = rig.kernel(&nine());
+        let a = rig.filled(64, 1);
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+        let (code, roots) = failed(rig.launch_on(stream, kernel, &[silent(whole(a))], &[]));
+        assert_eq!((code, rig.unreadable(whole(a))), (Code::Driver, roots), "on stream {stream}");
+    }
+}
+
+#[test]
+fn r13_a_closed_scope_that_read_from_refused_work_claims_too() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (a, out) = (rig.filled(64, 1), rig.filled(64, 2));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[whole(a)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    if let Ok(open) = scope(&rig, &[reading(whole(a)), writing(whole(out))]) {
+        let _ = rig.device.scope_end(open);
+    }
+    let _ = rig.device.stream_flush(0);
+    let roots = rig.unreadable(whole(a));
+    assert_eq!(roots.len(), 1);
+    assert_eq!(rig.unreadable(whole(out)), roots);
+}
+
+#[test]
+fn r13_running_out_of_memory_at_a_submit_is_tried_once_more() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, fault(Code::OutOfDeviceMemory, "short"), false);
+    rig.device.stream_flush(0).expect("the second try is accepted");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+    rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, fault(Code::OutOfHostMemory, "short"), true);
+    let (code, roots) = failed(rig.device.stream_flush(0));
+    rig.backend().heal();
+    assert_eq!((code, rig.unreadable(whole(buffer))), (Code::OutOfHostMemory, roots));
+}
+
+#[test]
+fn r13_a_recording_that_cannot_be_closed_is_refused_as_a_whole() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (a, b) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[whole(a)]).expect("a launch");
+    rig.launch(kernel, &[whole(b)]).expect("a launch");
+    rig.backend().inject(Call::End, 1, driver_fault(), false);
+    let (_, roots) = failed(rig.device.stream_flush(0));
+    assert_eq!(rig.unreadable(whole(a)), roots);
+    assert_eq!(rig.unreadable(whole(b)), roots);
+    rig.launch(kernel, &[whole(a)]).expect("a launch");
+    assert_eq!(rig.read(whole(a)).expect("a read"), [9; 64]);
+    rig.assert_ordered();
+}
+
+#[test]
+fn r13_a_read_whose_own_batch_is_refused_fails_and_taints_no_source() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    rig.read(whole(buffer)).expect_err("its bytes never came");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+// R14, as far as it needs no recovery
+
+#[test]
+fn r14_a_loss_is_one_root_that_claims_what_no_older_root_holds() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (bad, good, idle) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
+    let ((huge, own), token) = (rig.huge(), rig.token());
+    let root = rig.taint(part(bad, 0, 8));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch(kernel, &[whole(good)]).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    let (code, roots) = failed(rig.device.stream_flush(0));
+    assert_eq!((code, roots.len()), (Code::DeviceLost, 1));
+    let loss = roots[0];
+    assert_eq!(failed(rig.device.status()), (Code::DeviceLost, vec![loss]));
+    assert_eq!(failed(rig.launch(kernel, &[whole(idle)])), (Code::DeviceLost, vec![loss]));
+    let mut ids = vec![root, loss];
+    ids.sort_unstable();
+    let claimed = |slice| match rig.device.check_written(&[slice], FOREVER) {
+        Err(Error::Unwritten(roots)) => roots.ids.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(claimed(whole(bad)), ids);
+    assert_eq!(claimed(part(bad, 0, 8)), [root]);
+    assert_eq!(claimed(whole(idle)), [loss], "completed writes are lost too");
+    assert_eq!(claimed(part(huge, 0, 8)), [own], "nothing was there to be lost");
+    rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
+    assert_eq!(rig.failures(), 3);
+    assert!(!rig.device.report_device().suspects.is_empty(), "the work in flight");
+    for buffer in [bad, good, idle, huge, token] {
+        rig.device.buffer_destroy(buffer).expect("a destroy");
+    }
+    rig.device.close(FOREVER).expect("a close");
+    assert_eq!((rig.failures(), rig.backend().live_pages(), rig.backend().open_recordings()), (0, 0, 0));
+}
+
+// R15
+
+#[test]
+fn r15_the_sixteen_newest_steps_are_kept_and_a_gap_says_how_many_are_missing() {
+    let rig = rig();
+    let kernel = rig.kernel(&triple());
+    let buffers: Vec<Handle> = (0..31).map(|at| rig.named(64, &format!("stage {at}"))).collect();
+    rig.taint(whole(buffers[0]));
+    for pair in buffers.windows(2) {
+        skipped(rig.launch(kernel, &[whole(pair[0]), whole(pair[1])]));
+    }
+    let report = rig.device.report_slices(&[whole(buffers[30])]).expect("a report");
+    let path = &report.failures[0].path;
+    assert_eq!(path.len(), 17);
+    assert_eq!((path[0].kind, path[0].count), (StepKind::Dropped, 14));
+    assert_eq!(path[16].produced, ["stage 30"]);
+    assert_eq!(report.failures[0].skips, 30);
+}
+
+#[test]
+fn r15_names_are_cut_at_128_bytes_and_messages_at_1_kib() {
+    let rig = rig();
+    let (label, message) = ("é".repeat(300), "ü".repeat(3000));
+    let buffer = rig.named(64, &label);
+    let desc = tidegate::device::ErrorDesc { code: 0, message: &message, label: &label };
+    rig.device.taint(&[whole(buffer)], &desc).expect("a taint");
+    let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+    let failure = &report.failures[0];
+    assert_eq!(failure.claims[0].label, "é".repeat(64));
+    assert_eq!(failure.label, "é".repeat(64));
+    assert_eq!(failure.message, "ü".repeat(512));
+}
+
+#[test]
+fn r15_unfinished_work_is_capped() {
+    let rig = Rig::new(
+        Options::new(4, 1).pace(Pace::Lazy),
+        Settings { max_pending: 64, max_recorded: 1 << 20, max_tasks: 1 << 20, ..settings() },
+    );
+    let kernel = rig.kernel(&increment());
+    let buffer = rig.filled(64, 0);
+    let bindings = [silent(whole(buffer))];
+    for _ in 0..1000 {
+        rig.launch_on(0, kernel, &bindings, &[]).expect("a launch");
+    }
+    // The first write is a command too.
+    let pending = 1001 - rig.backend().counts().commands;
+    assert!(pending <= 64, "{pending} launches are not submitted");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [(1000 % 256) as u8; 64]);
+    rig.assert_ordered();
+}
+
+#[test]
+fn r15_room_is_made_by_whatever_stream_has_work_unfinished() {
+    for unfinished in 0..3 {
+        let rig = Rig::new(Options::new(4, 2).pace(Pace::Lazy), Settings { max_pending: 8, ..settings() });
+        let kernel = rig.kernel(&nine());
+        let buffers = [rig.buffer(64), rig.buffer(64), rig.buffer(64)];
+        let launch = |stream: u64| rig.launch_on(stream, kernel, &[silent(whole(buffers[stream as usize]))], &[]);
+        (0..3).for_each(|stream| launch(stream).expect("a launch"));
+        rig.device.wait(FOREVER).expect("a wait");
+        (0..40).for_each(|_| launch(unfinished).expect("a launch"));
+        rig.assert_ordered();
+    }
+}
+
+// R16
+
+/// Keeps the lines, and calls back into the device as a callback of the caller's might.
+#[derive(Clone, Default)]
+struct Lines {
+    kept: Arc<Mutex<Vec<(i64, u64, String)>>>,
+    rig: Arc<OnceLock<std::sync::Weak<Rig>>>,
+}
+
+struct Fields(i64, u64, String);
+
+impl tracing::field::Visit for Fields {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.2 = format!("{value:?}");
+        }
+    }
+    fn record_i64(&mut self, field: &tracing::field::Field, value: i64) {
+        if field.name() == "code" {
+            self.0 = value;
+        }
+    }
+    fn record_u64(&mut self, field: &tracing::field::Field, value: u64) {
+        if field.name() == "failure" {
+            self.1 = value;
+        }
+    }
+}
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut fields = Fields(0, 0, String::new());
+        event.record(&mut fields);
+        self.kept.lock().expect("no panic").push((fields.0, fields.1, fields.2));
+        // With a lock of the device's held this would never return.
+        if let Some(rig) = self.rig.get().and_then(std::sync::Weak::upgrade) {
+            rig.failures();
+        }
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn r16_a_root_is_logged_once_and_skips_at_powers_of_two_outside_every_lock() {
+    let lines = Lines::default();
+    let rig = Arc::new(Rig::logged(Options::new(1, 1), settings(), tracing::Dispatch::new(lines.clone())));
+    lines.rig.set(Arc::downgrade(&rig)).expect("set once");
+    let kernel = rig.kernel(&increment());
+    let buffer = rig.named(64, "state");
+    rig.write(whole(buffer), &[0; 64]).expect("a write");
+    let root = rig.taint(whole(buffer));
+    for _ in 0..1000 {
+        skipped(rig.launch(kernel, &[whole(buffer)]));
+    }
+    let kept = lines.kept.lock().expect("no panic").clone();
+    let roots = kept.iter().filter(|line| line.0 == Code::Caller as i64).count();
+    let skips = kept.iter().filter(|line| line.0 == Code::Skipped as i64).count();
+    assert_eq!((roots, skips, kept.len()), (1, 10, 11), "{kept:#?}");
+    assert!(kept.iter().all(|line| line.1 == root && !line.2.is_empty()));
+    rig.unreadable(whole(buffer));
+    rig.device.wait(FOREVER).expect("a wait");
+    assert_eq!(lines.kept.lock().expect("no panic").len(), 11, "nothing more is said");
+}
+
+#[test]
+fn r16_a_scope_is_logged_when_its_failure_becomes_real() {
+    let lines = Lines::default();
+    let rig = Rig::logged(Options::new(1, 1), settings(), tracing::Dispatch::new(lines.clone()));
+    let buffer = rig.filled(64, 1);
+    let open = scope(&rig, &[writing(whole(buffer))]).expect("a scope");
+    assert!(lines.kept.lock().expect("no panic").is_empty());
+    rig.device.scope_fail(open, Some(&error("went wrong"))).expect("a failure");
+    let kept = lines.kept.lock().expect("no panic").clone();
+    assert_eq!((kept.len(), kept[0].0), (1, Code::Caller as i64), "{kept:?}");
+    let good = scope(&rig, &[writing(whole(rig.buffer(8)))]).expect("a scope");
+    rig.device.scope_end(good).expect("an end");
+    assert_eq!(lines.kept.lock().expect("no panic").len(), 1);
+}
+
+// R17
+
+#[test]
+fn r17_reuse_never_inherits() {
+    let rig = rig();
+    for _ in 0..20 {
+        let buffer = rig.buffer(256);
+        rig.taint(whole(buffer));
+        let used = rig.device.memory_stats().used;
+        rig.device.buffer_destroy(buffer).expect("a destroy");
+        let heir = rig.buffer(256);
+        assert_eq!(rig.device.memory_stats().used, used, "the same block again");
+        assert_eq!(rig.unreadable(whole(heir)), [0; 0]);
+        assert_eq!(rig.settled_failures(), 0);
+        rig.device.buffer_destroy(heir).expect("a destroy");
+    }
+}
+
+#[test]
+fn r17_a_late_failure_of_work_on_a_destroyed_buffer_claims_nothing_of_its_heir() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.buffer(256);
+    rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+    rig.device.buffer_destroy(buffer).expect("a destroy");
+    let heir = rig.buffer(256);
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let _ = rig.device.stream_flush(0);
+    assert_eq!(rig.unreadable(whole(heir)), [0; 0]);
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r17_with_tracking_fresh_bytes_are_claimed_as_never_written() {
+    let rig = Rig::new(Options::new(1, 1), Settings { track_uninitialized: true, ..settings() });
+    let buffer = rig.named(64, "fresh");
+    let root = rig.unreadable(whole(buffer));
+    assert_eq!(root.len(), 1);
+    let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+    assert_eq!((report.failures[0].code, report.failures[0].label.as_str()), (Code::NeverWritten, "fresh"));
+    rig.write(part(buffer, 0, 32), &[1; 32]).expect("a write");
+    assert_eq!(rig.read(part(buffer, 0, 32)).expect("a read"), [1; 32]);
+    assert_eq!(rig.unreadable(part(buffer, 32, 32)), root);
+    rig.launch(rig.kernel(&nine()), &[part(buffer, 32, 32)]).expect("a launch");
+    assert_eq!(rig.settled_failures(), 0);
+    rig.device.buffer_destroy(buffer).expect("a destroy");
+    let heir = rig.buffer(64);
+    assert_eq!(rig.unreadable(whole(heir)).len(), 1);
+    assert_ne!(rig.unreadable(whole(heir)), root);
+}
+
+#[test]
+fn r17_trimming_leaves_claims_and_bytes_as_they_are() {
+    let rig = rig();
+    let (buffer, idle) = (rig.filled(64, 5), rig.filled(12 << 20, 6));
+    let root = rig.taint(part(buffer, 0, 8));
+    rig.device.buffer_destroy(idle).expect("a destroy");
+    rig.device.wait(FOREVER).expect("a wait");
+    assert!(rig.device.trim().expect("a trim") >= 12 << 20);
+    assert_eq!(rig.unreadable(part(buffer, 0, 8)), [root]);
+    assert_eq!(rig.read(part(buffer, 8, 56)).expect("a read"), [5; 56]);
+    rig.assert_ordered();
+}
+
+// R18
+
+#[test]
+fn r18_zero_is_nothing() {
+    let rig = rig();
+    let kernel = rig.kernel(&increment());
+    let (buffer, other) = (rig.filled(64, 1), rig.filled(64, 2));
+    let root = rig.taint(whole(buffer));
+    let device = &rig.device;
+    rig.write(part(buffer, 8, 0), &[]).expect("nothing");
+    rig.write(part(buffer, 64, 0), &[]).expect("nothing");
+    device.buffer_read(0, &mut [], part(buffer, 8, 0), 0).expect("nothing");
+    device.buffer_copy(0, part(other, 8, 0), part(buffer, 8, 0)).expect("nothing");
+    device.buffer_copy(0, part(buffer, 8, 0), part(buffer, 8, 0)).expect("nothing");
+    device.buffer_fill(0, part(buffer, 8, 0), 0, 4).expect("nothing");
+    device.mark_written(&[part(buffer, 8, 0)]).expect("nothing");
+    device.mark_written(&[]).expect("nothing");
+    device.check_written(&[part(buffer, 8, 0)], 0).expect("nothing");
+    device.check_written(&[], 0).expect("nothing");
+    device.taint(&[part(other, 8, 0)], &error("nothing")).expect("nothing");
+    device.taint(&[], &error("nothing")).expect("nothing");
+    for grid in [LaunchGrid::Groups([0, 1, 1]), LaunchGrid::Threads([4, 0, 1])] {
+        device.launch(&LaunchDesc { grid, ..launch_desc(0, kernel, &[silent(whole(buffer))], &[]) }).expect("nothing");
+        device.launch(&LaunchDesc { grid, ..launch_desc(0, kernel, &[silent(whole(other))], &[]) }).expect("nothing");
+    }
+    assert_eq!(rig.settled_failures(), 1);
+    assert_eq!(rig.unreadable(whole(buffer)), [root]);
+    assert_eq!(rig.read(whole(other)).expect("a read"), [2; 64]);
+}
+
+#[test]
+fn r18_zero_bytes_of_unallocated_and_of_broken_are_nothing_too() {
+    let rig = rig();
+    let (huge, _) = rig.huge();
+    let buffer = rig.filled(64, 1);
+    rig.write(part(huge, 0, 0), &[]).expect("nothing");
+    rig.device.buffer_read(0, &mut [], part(huge, 0, 0), 0).expect("nothing");
+    rig.device.buffer_copy(0, part(buffer, 0, 0), part(huge, 0, 0)).expect("nothing");
+    rig.device.check_written(&[part(huge, 0, 0)], 0).expect("nothing");
+    let (broken, _) = rig.broken(&[]);
+    let grid = LaunchGrid::Groups([0, 1, 1]);
+    rig.device.launch(&LaunchDesc { grid, ..launch_desc(0, broken, &[silent(whole(buffer))], &[]) }).expect("nothing");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+}
+
+#[test]
+fn r18_groups_after_the_first_may_be_left_out() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    let grid = LaunchGrid::Threads([64, 1, 1]);
+    rig.device.launch(&LaunchDesc { grid, ..launch_desc(0, kernel, &[silent(whole(buffer))], &[]) }).expect("a launch");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+}
+
+// R19
+
+#[test]
+fn r19_the_callers_failures_count_like_any_other() {
+    let rig = rig();
+    let (a, b) = (rig.filled(64, 1), rig.filled(64, 2));
+    let slices = [part(a, 0, 8), part(b, 8, 8), part(a, 4, 8)];
+    let desc = tidegate::device::ErrorDesc { code: -77, message: "the camera fell over", label: "frame 12" };
+    let root = rig.device.taint(&slices, &desc).expect("a taint");
+    let report = rig.device.report_slices(&[whole(a), whole(b)]).expect("a report");
+    assert_eq!(report.failures.len(), 1);
+    let failure = &report.failures[0];
+    assert_eq!((failure.id, failure.code, failure.label.as_str()), (root, Code::Caller, "frame 12"));
+    assert_eq!(failure.tag as i64, -77);
+    assert!(failure.message.contains("the camera fell over"));
+    assert_eq!(failure.claimed_bytes, 12 + 8);
+    rig.device.mark_written(&[part(a, 0, 12)]).expect("a mark");
+    assert_eq!(rig.read(whole(a)).expect("a read"), [1; 64]);
+    assert_eq!(rig.unreadable(whole(b)), [root]);
+}
+
+#[test]
+fn r19_a_token_tracks_what_is_not_ours() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (texture, buffer) = (rig.token(), rig.filled(64, 1));
+    let root = rig.taint(part(texture, 0, 16));
+    let launch = |access, slice| rig.launch_on(0, kernel, &[silent(whole(buffer))], &[with(slice, access)]);
+    assert_eq!(skipped(launch(Access::Read, whole(texture))), [root]);
+    launch(Access::Read, part(texture, 16, 48)).expect("a launch");
+    launch(Access::Write, part(texture, 0, 16)).expect("a launch");
+    assert_eq!(rig.device.first_failure(&[whole(texture)]).expect("an id"), 0);
+    rig.device.check_written(&[whole(texture)], FOREVER).expect("written");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r19_a_scope_over_claimed_bytes_does_not_open() {
+    let rig = rig();
+    let (a, b) = (rig.filled(64, 1), rig.filled(64, 2));
+    let root = rig.taint(part(a, 0, 8));
+    match scope(&rig, &[reading(whole(a)), writing(part(b, 0, 32))]) {
+        Err(Error::Skipped(roots)) => assert_eq!(roots.ids[..], [root]),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(rig.unreadable(part(b, 0, 32)), [root]);
+    assert_eq!(rig.read(part(b, 32, 32)).expect("a read"), [2; 32]);
+    let open = scope(&rig, &[writing(whole(a))]).expect("overwriting needs no bytes");
+    rig.device.scope_end(open).expect("an end");
+    assert_eq!(rig.unreadable(whole(a)), [0; 0]);
+}
+
+#[test]
+fn r19_taints_and_marks_stand_in_enqueue_order() {
+    let rig = lazy();
+    let kernel = rig.kernel(&triple());
+    let (a, b, c) = (rig.filled(64, 1), rig.buffer(64), rig.buffer(64));
+    rig.launch(kernel, &[whole(a), whole(b)]).expect("enqueued before the taint");
+    let root = rig.taint(whole(a));
+    assert_eq!(skipped(rig.launch(kernel, &[whole(a), whole(c)])), [root]);
+    rig.device.mark_written(&[whole(a)]).expect("a mark");
+    assert_eq!(rig.read(whole(b)).expect("a read"), [4; 64]);
+    assert_eq!(rig.unreadable(whole(c)), [root]);
+    rig.launch(kernel, &[whole(a), whole(c)]).expect("a launch");
+    assert_eq!(rig.read(whole(c)).expect("a read"), [4; 64]);
+}
+
+// Writes through staging.
+
+#[test]
+fn a_write_larger_than_the_staging_goes_in_chunks_in_order() {
+    let rig = Rig::new(Options::new(4, 2).pace(Pace::Lazy), Settings { staging_size: 16 << 10, ..settings() });
+    let buffer = rig.buffer(100_000);
+    let bytes = |from: u8| (0..100_000_u32).map(|i| (i % 251) as u8 ^ from).collect::<Vec<u8>>();
+    for round in 0..3 {
+        rig.device.buffer_write(u64::from(round), whole(buffer), &bytes(round), false).expect("a write");
+    }
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), bytes(2));
+    rig.assert_ordered();
+}
+
+#[test]
+fn a_write_that_must_not_wait_is_not_ready_and_changes_nothing() {
+    let rig = Rig::new(Options::new(4, 1).pace(Pace::Lazy), Settings { staging_size: 16 << 10, ..settings() });
+    let buffer = rig.filled(16 << 10, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    let root = rig.taint(part(buffer, 0, 8));
+    rig.backend().hold(true);
+    let other = rig.buffer(16 << 10);
+    rig.write(whole(other), &[2; 16 << 10]).expect("a write");
+    assert_eq!(rig.device.buffer_write(0, whole(buffer), &[3; 16 << 10], true), Err(Error::NotReady));
+    assert_eq!(rig.device.buffer_write(0, part(buffer, 0, 100), &[3; 100], true), Err(Error::NotReady));
+    rig.backend().hold(false);
+    assert_eq!(rig.unreadable(whole(buffer)), [root]);
+    assert_eq!(rig.read(part(buffer, 8, 92)).expect("a read"), [1; 92]);
+    rig.device.buffer_write(0, whole(buffer), &[3; 16 << 10], true).expect("there is room now");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [3; 16 << 10]);
+}
+
+#[test]
+fn a_write_that_fails_in_the_middle_is_one_failure_of_all_that_is_missing() {
+    let rig = Rig::new(Options::new(4, 1), Settings { staging_size: 16 << 10, max_recorded: 1, ..settings() });
+    let buffer = rig.filled(16 << 10, 1);
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().inject(Call::PageWrite, 2, fault(Code::OutOfHostMemory, "no second piece"), false);
+    let (_, roots) = failed(rig.write(whole(buffer), &[3; 16 << 10]));
+    assert_eq!(roots.len(), 1);
+    assert_eq!(rig.read(part(buffer, 0, 4 << 10)).expect("the first piece"), [3; 4 << 10]);
+    assert_eq!(rig.unreadable(part(buffer, 4 << 10, 1)), roots);
+    assert_eq!(rig.unreadable(part(buffer, (16 << 10) - 1, 1)), roots);
+    assert_eq!(rig.settled_failures(), 1);
+}
+
+// What a device leaves behind.
+
+#[test]
+fn closing_gives_everything_back() {
+    let rig = rig();
+    let (kernel, broken) = (rig.kernel(&triple()), rig.broken(&[]).0);
+    let (a, b, (huge, _)) = (rig.filled(64, 1), rig.buffer(64), rig.huge());
+    rig.launch(kernel, &[whole(a), whole(b)]).expect("a launch");
+    skipped(rig.launch(broken, &[whole(b)]));
+    let _abandoned = scope(&rig, &[writing(part(a, 0, 4))]).expect("a scope");
+    rig.device.close(FOREVER).expect("a close");
+    assert_eq!((rig.backend().live_pages(), rig.backend().open_recordings(), rig.failures()), (0, 0, 0));
+    for handle in [a, b, huge] {
+        assert_eq!(misused(rig.device.buffer_info(handle)).0, Code::StaleHandle);
+    }
+    assert_eq!(misused(rig.device.kernel_info(kernel)).0, Code::StaleHandle);
+    rig.assert_ordered();
+}
+
+#[test]
+fn a_kernel_destroyed_in_flight_lives_on_until_its_work_completes() {
+    let rig = lazy();
+    let kernel = rig.kernel(&triple());
+    let (a, b) = (rig.filled(64, 1), rig.buffer(64));
+    rig.launch(kernel, &[whole(a), whole(b)]).expect("a launch");
+    rig.device.kernel_destroy(kernel).expect("a destroy");
+    let rebuilt = rig.kernel(&triple());
+    rig.launch(rebuilt, &[whole(b), whole(a)]).expect("a launch");
+    rig.device.kernel_rebuild(rebuilt, &kernel_desc(&nine().encode(), &[], "")).expect("a rebuild");
+    assert_eq!(rig.read(whole(b)).expect("a read"), [4; 64]);
+    assert_eq!(rig.read(whole(a)).expect("a read"), [13; 64]);
+    rig.device.close(FOREVER).expect("a close");
+    rig.assert_ordered();
+}
