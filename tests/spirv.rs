@@ -486,3 +486,10 @@ fn nothing_panics_without_the_validator_in_front() {
         }
     }
 }
+
+#[test]
+fn a_module_of_absurd_size_is_refused_unread() {
+    let mut code = load("access");
+    code.resize((64 << 20) + 4, 0);
+    rejected(&code, Code::LimitExceeded, "67108868 bytes");
+}

@@ -1305,7 +1305,10 @@ typedef struct tg_kernel_desc {
     size_t struct_size;
     /** SPIR-V, in whatever state; copied. Need not be aligned. Must not be NULL. */
     const void *code;
-    /** Bytes of it. Any number: bytes that are no module give a live broken kernel. */
+    /**
+     * Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 67108864
+     * (TG_ERROR_LIMIT_EXCEEDED).
+     */
     size_t code_size;
     /** The entry point, at most 1024 bytes; empty: "main". */
     tg_str entry;

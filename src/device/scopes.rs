@@ -11,7 +11,9 @@ impl<B: Backend> Device<B> {
     /// Enters a scope, or skips: then there is no scope, and the write set took over the roots.
     pub fn scope_begin(&self, desc: &ScopeDesc<'_>) -> Result<Handle> {
         self.with(|core| {
-            let mut uses = Vec::with_capacity(desc.uses.len());
+            let mut uses = Vec::new();
+            uses.try_reserve_exact(desc.uses.len())
+                .map_err(|_| Fault::new(Code::OutOfHostMemory, "no host memory for the uses of a scope"))?;
             for item in desc.uses {
                 let bytes = core.resolve(item.slice, "desc.uses.slice.buffer", "desc.uses.slice.size")?;
                 let Some(access) = item.access else {

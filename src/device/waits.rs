@@ -213,6 +213,7 @@ impl<B: Backend> Device<B> {
 
 impl<B: Backend> Core<B> {
     pub(super) fn destroy_all(&mut self, backend: &B) {
+        self.closed = true;
         self.streams.abandon(backend);
         let scopes: Vec<_> = self.scopes.iter().map(|(handle, scope)| (handle, *scope)).collect();
         for (handle, scope) in scopes {

@@ -34,7 +34,8 @@ pub struct tg_kernel_desc {
     pub struct_size: usize,
     /// SPIR-V, in whatever state; copied. Need not be aligned. Must not be NULL.
     pub code: *const c_void,
-    /// Bytes of it. Any number: bytes that are no module give a live broken kernel.
+    /// Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 67108864
+    /// (TG_ERROR_LIMIT_EXCEEDED).
     pub code_size: usize,
     /// The entry point, at most 1024 bytes; empty: "main".
     pub entry: tg_str,

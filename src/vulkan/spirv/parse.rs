@@ -35,8 +35,15 @@ fn invalid(message: String) -> Fault {
     Fault::new(Code::InvalidShader, message)
 }
 
+/// A module beyond this is refused unread: what looks at it takes many times its size, and no shader comes near.
+pub(super) const MOST_BYTES: usize = 64 << 20;
+
 /// The module's words in the host's order.
 pub(super) fn to_words(code: &[u8]) -> Result<Vec<u32>, Fault> {
+    if code.len() > MOST_BYTES {
+        let message = format!("the module is {} bytes long; {MOST_BYTES} are the most", code.len());
+        return Err(Fault::new(Code::LimitExceeded, message));
+    }
     if code.is_empty() {
         return Err(invalid("the module is empty".into()));
     }
@@ -57,7 +64,12 @@ pub(super) fn to_words(code: &[u8]) -> Result<Vec<u32>, Fault> {
             )));
         }
     };
-    Ok(chunks.iter().map(|&chunk| decode(chunk)).collect())
+    let mut words = Vec::new();
+    words.try_reserve_exact(chunks.len()).map_err(|_| {
+        Fault::new(Code::OutOfHostMemory, format!("no host memory for the {} bytes of a module", code.len()))
+    })?;
+    words.extend(chunks.iter().map(|&chunk| decode(chunk)));
+    Ok(words)
 }
 
 /// What the header must say before anything reads on.
