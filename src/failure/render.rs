@@ -29,9 +29,9 @@ pub(super) fn cause_line(cause: &Cause) -> String {
 /// One line for a skip that is logged.
 pub(super) fn skip_line(step: &NewStep<'_>, count: u64) -> String {
     let produced: Vec<String> = step.produced.iter().map(|name| Name::shown(name)).collect();
-    let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
     format!(
-        "work skipped {times} on this failure, last \"{}\": it needed \"{}\", and would have produced \"{}\"",
+        "work skipped {} on this failure, last \"{}\": it needed \"{}\", and would have produced \"{}\"",
+        times(count),
         step.kernel,
         step.needed.shown(),
         produced.join("\", \"")
@@ -56,6 +56,10 @@ fn driver(line: &mut String, function: &str, result: i32) {
     if !function.is_empty() {
         let _ = write!(line, " ({function} returned {result})");
     }
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 fn kind_name(kind: StepKind) -> &'static str {
@@ -121,7 +125,7 @@ impl Report {
                 let _ = writeln!(text, "  -> {}", step_line(step));
             }
             if failure.skips > 0 {
-                let _ = writeln!(text, "  work skipped on it: {} times", failure.skips);
+                let _ = writeln!(text, "  work skipped on it: {}", times(failure.skips));
             }
             let _ = writeln!(text, "  claims {} bytes", failure.claimed_bytes);
             for claim in &failure.claims {
