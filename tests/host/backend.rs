@@ -3,6 +3,7 @@
 
 use super::Rng;
 use super::checker::{Checker, Counts, Event, Recorded, Touch};
+use super::model::Stores;
 use super::program::Program;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -1,7 +1,6 @@
 //! What the rules say, with one record per byte: its value, and the roots that claim it. It knows no intervals, no
 //! sharing and no order but that of the calls; it is told the ids of roots, never how they are kept.
 
-use super::program::Program;
 use std::collections::{BTreeMap, BTreeSet};
 use tidegate::failure::Access;
 
@@ -99,9 +98,19 @@ pub struct Model {
     history: Vec<Entry>,
 }
 
+/// What a run of a kernel stores: binding, offset in it, and the byte, or none where a loaded byte was none.
+pub trait Stores {
+    fn run(
+        &self,
+        sizes: &[u64],
+        push: &[u8],
+        load: &mut dyn FnMut(usize, u64) -> Option<u8>,
+    ) -> Vec<(usize, u64, Option<u8>)>;
+}
+
 /// What a launch does besides claiming and releasing.
 pub struct Run<'a> {
-    pub program: &'a Program,
+    pub program: &'a dyn Stores,
     pub bindings: Vec<Span>,
     pub push: Vec<u8>,
     /// Where an indirect launch finds its counts, and the most it may find.
@@ -148,6 +157,11 @@ impl Model {
     /// Where the commands of a call went, by the number the call got.
     pub fn recorded(&mut self, call: usize, recording: u64) {
         self.history[call].recording = Some(recording);
+    }
+
+    /// Whether any call went to the recording.
+    pub fn holds_recording(&self, recording: u64) -> bool {
+        self.history.iter().any(|entry| entry.recording == Some(recording))
     }
 
     fn settled(&mut self, spans: impl Iterator<Item = Span>) {

@@ -1,6 +1,7 @@
 //! Kernels of the host device: small programs, as text in the bytes of the module, whose results a model can
 //! compute byte by byte.
 
+use super::model::Stores;
 use std::fmt::Write;
 use tidegate::failure::Access;
 
@@ -156,8 +157,26 @@ impl Program {
         }
     }
 
-    /// What a run stores: binding, offset in it, and the byte, or none where a loaded byte was none.
-    pub fn run(
+    /// The bytes a run touches: binding, first byte, length, and whether they are stored.
+    pub fn touches(&self, sizes: &[u64]) -> Vec<(usize, u64, u64, bool)> {
+        let mut touches = Vec::new();
+        for o in &self.operations {
+            let (lo, len) = o.window.within(sizes[o.out]);
+            if o.start >= len {
+                continue;
+            }
+            touches.push((o.out, lo, len, true));
+            for t in &o.terms {
+                let (from, count) = t.window.within(sizes[t.binding]);
+                touches.push((t.binding, from, count.min(len), false));
+            }
+        }
+        touches
+    }
+}
+
+impl Stores for Program {
+    fn run(
         &self,
         sizes: &[u64],
         push: &[u8],
@@ -182,22 +201,5 @@ impl Program {
             }
         }
         stores
-    }
-
-    /// The bytes a run touches: binding, first byte, length, and whether they are stored.
-    pub fn touches(&self, sizes: &[u64]) -> Vec<(usize, u64, u64, bool)> {
-        let mut touches = Vec::new();
-        for o in &self.operations {
-            let (lo, len) = o.window.within(sizes[o.out]);
-            if o.start >= len {
-                continue;
-            }
-            touches.push((o.out, lo, len, true));
-            for t in &o.terms {
-                let (from, count) = t.window.within(sizes[t.binding]);
-                touches.push((t.binding, from, count.min(len), false));
-            }
-        }
-        touches
     }
 }
