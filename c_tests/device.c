@@ -1,7 +1,10 @@
 /* Creating, asking and destroying devices. */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include "tg_test.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 TEST(creates_with_every_default) {
     const tg_device_desc desc = TG_DEVICE_DESC_INIT;
@@ -259,4 +262,62 @@ TEST(a_root_is_logged_once_and_its_skips_at_powers_of_two) {
     CHECK_EQ_INT(test_log.last_failure, root);
     for (int i = 0; i < 1024; i++) REQUIRE(increment(dev, 0, incrementing, whole(data), 64, 1) == TG_SKIPPED);
     CHECK(test_log.skips >= 10 && test_log.skips <= 11);
+}
+
+struct reader {
+    tg_device dev;
+    tg_slice bytes;
+    tg_result last;
+};
+
+static void *read_until_gone(void *data) {
+    struct reader *reader = data;
+    unsigned char back[16384];
+    do {
+        reader->last = tg_buffer_read(reader->dev, 0, back, sizeof back, reader->bytes, TG_WAIT_FOREVER);
+    } while (reader->last == TG_OK);
+    return NULL;
+}
+
+TEST(a_device_destroyed_under_other_threads_reads_lets_them_finish) {
+    for (int round = 0; round < 12; round++) {
+        const tg_device_desc desc = test_device_desc();
+        tg_device dev = {0};
+        REQUIRE_OK(tg_device_create(&desc, &dev));
+        tg_buffer data = buffer(dev, "data", 16384 / 4);
+        REQUIRE_OK(tg_buffer_fill(dev, 0, whole(data), 7, 1));
+        struct reader readers[4];
+        pthread_t threads[4];
+        for (int i = 0; i < 4; i++) {
+            readers[i] = (struct reader){dev, whole(data), TG_OK};
+            REQUIRE(pthread_create(&threads[i], NULL, read_until_gone, &readers[i]) == 0);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+        CHECK_RESULT(tg_device_destroy(dev, TEST_LONG), TG_OK);
+        for (int i = 0; i < 4; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK_RESULT(readers[i].last, TG_ERROR_STALE_HANDLE);
+        }
+    }
+}
+
+static tg_device logged_device;
+static tg_result destroyed_inside;
+
+static void destroy_inside(void *user_data, const tg_log_event *event) {
+    (void)user_data;
+    if (event->failure != 0) destroyed_inside = tg_device_destroy(logged_device, TG_WAIT_FOREVER);
+}
+
+TEST(a_log_callback_cannot_destroy_a_device) {
+    tg_device_desc desc = test_device_desc();
+    desc.log = destroy_inside;
+    destroyed_inside = TG_OK;
+    logged_device = test_device_with(&desc);
+    tg_buffer data = buffer(logged_device, "data", 16);
+    const tg_slice bytes = whole(data);
+    const tg_error_desc error = TG_ERROR_DESC_INIT;
+    REQUIRE_OK(tg_taint(logged_device, &bytes, 1, &error));
+    CHECK_RESULT(destroyed_inside, TG_ERROR_WRONG_STATE);
+    CHECK_RESULT(tg_device_status(logged_device), TG_OK);
 }

@@ -762,6 +762,8 @@ impl World {
             let inferred = match (inferred, counts) {
                 _ if !broken.is_empty() => Access::ReadWrite,
                 (Access::Write, Some(_)) => Access::MayWrite,
+                // Words may not reach the last bytes of a slice that is no whole number of them.
+                (Access::Write, None) if !(span.end - span.start).is_multiple_of(4) => Access::MayWrite,
                 (inferred, _) => inferred,
             };
             let access = said.or(declared[i]).unwrap_or(inferred);

@@ -816,6 +816,8 @@ impl World {
             let inferred = match (module, counts) {
                 _ if unreadable => Access::ReadWrite,
                 (Access::Write, Some(_)) => Access::MayWrite,
+                // Words may not reach the last bytes of a slice that is no whole number of them.
+                (Access::Write, None) if !(span.end - span.start).is_multiple_of(4) => Access::MayWrite,
                 (module, _) => module,
             };
             bindings.push(SliceUse { slice: self.slice(span), access: said });

@@ -1034,7 +1034,7 @@ impl tracing::Subscriber for Lines {
 fn what_is_alive_when_the_device_goes_is_logged_and_freed() {
     each(|scheduling| {
         let lines = Lines::default();
-        let rig = Rig::logged(Options::new(1, 1), settings(scheduling), tracing::Dispatch::new(lines.clone()));
+        let mut rig = Rig::logged(Options::new(1, 1), settings(scheduling), tracing::Dispatch::new(lines.clone()));
         let buffer = rig.filled(64, 1);
         let mapped = host(&rig, MemoryKind::Upload, 64, "mapped");
         map(&rig, part(mapped, 0, 16), Access::Write);

@@ -590,9 +590,9 @@ typedef void (*tg_finalizer_fn)(void *user_data);
 
 /** Each slot records its own command buffers; slots are ordered by the device only where they share bytes. */
 #define TG_SCHEDULING_EVENT 0
-/** Slots queue tasks on the host, which run in batches, interleaved. TG_ERROR_UNSUPPORTED in this version. */
+/** Slots queue tasks on the host, which run in batches on one queue, one task of each slot in turn. */
 #define TG_SCHEDULING_INTERLEAVE 1
-/** Slots queue tasks on the host, which run in batches, one after another. TG_ERROR_UNSUPPORTED in this version. */
+/** Slots queue tasks on the host, which run in batches on one queue, one slot after another. */
 #define TG_SCHEDULING_SEQUENCE 2
 
 /**
@@ -773,8 +773,9 @@ TG_API tg_result tg_device_create(const tg_device_desc *desc, tg_device *out);
  *
  * \param dev The device; the null handle is fine and does nothing.
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER.
- * \returns TG_OK; TG_TIMEOUT; TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE.
- * \threadsafety Any thread. Calls that other threads are in finish first or answer TG_ERROR_STALE_HANDLE.
+ * \returns TG_OK; TG_TIMEOUT; TG_ERROR_WRONG_STATE inside a log callback; TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE.
+ * \threadsafety Any thread. Calls that other threads are in finish first, within the timeout; calls that begin once the
+ *         work is over answer TG_ERROR_STALE_HANDLE, until the device is gone or TG_TIMEOUT gives it back.
  * \claims Releases everything: no byte is left to claim.
  */
 TG_API tg_result tg_device_destroy(tg_device dev, uint64_t timeout_ns);
@@ -1033,7 +1034,8 @@ TG_API tg_result tg_buffer_get_info(tg_device dev, tg_buffer buffer, tg_buffer_i
 /**
  * Writes host bytes to a slice, in the order of a stream.
  *
- * The bytes are copied before the call returns. What does not fit the staging memory goes in chunks, which wait for
+ * The bytes are copied before the call returns. What is longer than a sixteenth of the staging memory (at least
+ * 4096 bytes) goes in pieces, between which work of other threads on the same bytes may come; they wait for
  * their own predecessors only.
  *
  * \param dev The device.
@@ -1119,7 +1121,7 @@ TG_API tg_result tg_buffer_copy(tg_device dev, uint64_t stream, tg_slice dst, tg
  * \param dst The bytes to write; a size of 0 does nothing.
  * \param pattern The pattern in its low bytes, lowest byte first.
  * \param pattern_size Bytes of the pattern: 1, 2 or 4. It begins at the first byte of dst, which may lie anywhere
- *        and have any size: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
+ *        and have any size that is a whole number of patterns: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
  * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
  *          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.

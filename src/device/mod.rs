@@ -65,8 +65,6 @@ struct Core<B: Backend> {
     last_serial: u64,
     /// Why there is no room for the work being enqueued.
     no_room: Option<Fault>,
-    /// Everything was destroyed; calls that were waiting meanwhile find nothing.
-    closed: bool,
 }
 
 /// A kernel that may still run, until these points are complete.
@@ -350,7 +348,6 @@ impl<B: Backend> Device<B> {
             names,
             last_serial: 0,
             no_room: None,
-            closed: false,
         };
         Device {
             core: Mutex::new(core),

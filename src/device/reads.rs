@@ -330,9 +330,6 @@ impl<B: Backend> Core<B> {
 
     /// What a copy that is over came to: where its bytes lie, or the roots.
     fn verdict(&mut self, private: BlockKey, source: u64) -> Result<(Arc<B::Page>, u64)> {
-        if self.closed {
-            return Err(Error::misuse(Code::StaleHandle, "dev", format_args!("the device was destroyed meanwhile")));
-        }
         self.reconcile(private);
         let roots = self.roots_for(private, source);
         if !roots.ids.is_empty() {

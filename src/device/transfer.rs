@@ -30,6 +30,12 @@ impl<B: Backend> Device<B> {
             return Ok(());
         }
         if no_wait && src.len() as u64 > chunk {
+            let most = self.lock().settings.staging_size.max(chunk);
+            if src.len() as u64 > most {
+                let (size, flag) = (src.len(), "TG_WRITE_NO_WAIT");
+                let why = format_args!("{size} bytes can never be written with {flag}: the staging memory has {most}");
+                return Err(Error::misuse(Code::InvalidArgument, "src_size", why));
+            }
             let room = self.with(|core| core.staging_room(slot));
             if (src.len() as u64) > room {
                 return Err(Error::NotReady);

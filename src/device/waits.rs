@@ -178,8 +178,9 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Waits for the work in flight, then frees everything; with `Timeout`, nothing changed.
-    pub fn close(&self, timeout_ns: u64) -> Result {
+    /// Waits for the work in flight, then frees everything; with `Timeout`, nothing changed. Nobody else is in a call: what
+    /// one of them enqueued after the wait would lose its memory while it runs.
+    pub fn close(&mut self, timeout_ns: u64) -> Result {
         // A lost or refusing device has nothing left to wait for.
         if let Err(Error::Timeout) = self.wait(timeout_ns) {
             return Err(Error::Timeout);
@@ -213,7 +214,6 @@ impl<B: Backend> Device<B> {
 
 impl<B: Backend> Core<B> {
     pub(super) fn destroy_all(&mut self, backend: &B) {
-        self.closed = true;
         self.streams.abandon(backend);
         let scopes: Vec<_> = self.scopes.iter().map(|(handle, scope)| (handle, *scope)).collect();
         for (handle, scope) in scopes {

@@ -10,6 +10,7 @@ use super::structs::Out;
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs the body of a function that answers with a result.
@@ -17,9 +18,33 @@ pub(super) fn call(function: &'static str, body: impl FnOnce() -> Result) -> tg_
     answer(function, 0, body)
 }
 
+thread_local! { static CALLS: Cell<u32> = const { Cell::new(0) }; }
+
+/// This thread is in a call on a device.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Inside {
+        CALLS.set(CALLS.get() + 1);
+        Inside
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        CALLS.set(CALLS.get() - 1);
+    }
+}
+
+/// Whether this thread is in a call on a device already: then it is a callback that asks.
+pub(super) fn is_inside() -> bool {
+    CALLS.get() > 0
+}
+
 /// Runs the body of a function on a device.
 pub(super) fn on_device(function: &'static str, dev: tg_device, body: impl FnOnce(&Device) -> Result) -> tg_result {
     answer(function, devices::serial(dev), || {
+        let _inside = Inside::enter();
         let device = devices::get(dev)?;
         let result = body(&device);
         runtime::after_call(&device);
@@ -39,6 +64,7 @@ pub(super) unsafe fn making<T: Copy>(
     body: impl FnOnce(&Device) -> Result<(T, Result)>,
 ) -> tg_result {
     answer(function, devices::serial(dev), || {
+        let _inside = Inside::enter();
         // SAFETY: the same contract.
         let out = unsafe { Out::new(out, "out") }.map(|out| out.preset(null));
         let device = devices::get(dev)?;
@@ -103,7 +129,6 @@ fn words(payload: &(dyn Any + Send)) -> &str {
 pub(super) mod tests {
     use super::super::record::last;
     use super::*;
-    use std::cell::Cell;
 
     thread_local! { static PANIC: Cell<bool> = const { Cell::new(false) }; }
 

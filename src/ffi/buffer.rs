@@ -203,7 +203,8 @@ pub const TG_WRITE_NO_WAIT: u64 = 1 << 0;
 
 /// Writes host bytes to a slice, in the order of a stream.
 ///
-/// The bytes are copied before the call returns. What does not fit the staging memory goes in chunks, which wait for
+/// The bytes are copied before the call returns. What is longer than a sixteenth of the staging memory (at least
+/// 4096 bytes) goes in pieces, between which work of other threads on the same bytes may come; they wait for
 /// their own predecessors only.
 ///
 /// \param dev The device.
@@ -324,7 +325,7 @@ pub extern "C" fn tg_buffer_copy(dev: tg_device, stream: u64, dst: tg_slice, src
 /// \param dst The bytes to write; a size of 0 does nothing.
 /// \param pattern The pattern in its low bytes, lowest byte first.
 /// \param pattern_size Bytes of the pattern: 1, 2 or 4. It begins at the first byte of dst, which may lie anywhere
-///        and have any size: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
+///        and have any size that is a whole number of patterns: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
 /// \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
 ///          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.

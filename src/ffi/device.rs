@@ -27,9 +27,9 @@ pub const TG_SELECT_TYPE: u32 = 1 << 3;
 
 /// Each slot records its own command buffers; slots are ordered by the device only where they share bytes.
 pub const TG_SCHEDULING_EVENT: u32 = 0;
-/// Slots queue tasks on the host, which run in batches, interleaved. TG_ERROR_UNSUPPORTED in this version.
+/// Slots queue tasks on the host, which run in batches on one queue, one task of each slot in turn.
 pub const TG_SCHEDULING_INTERLEAVE: u32 = 1;
-/// Slots queue tasks on the host, which run in batches, one after another. TG_ERROR_UNSUPPORTED in this version.
+/// Slots queue tasks on the host, which run in batches on one queue, one slot after another.
 pub const TG_SCHEDULING_SEQUENCE: u32 = 2;
 
 /// Turns the Vulkan validation layer on; its messages go to the log and onto the failure of the call that raised
@@ -235,8 +235,9 @@ fn number<T: Copy + PartialOrd + Default + std::fmt::Display>(
 ///
 /// \param dev The device; the null handle is fine and does nothing.
 /// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER.
-/// \returns TG_OK; TG_TIMEOUT; TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE.
-/// \threadsafety Any thread. Calls that other threads are in finish first or answer TG_ERROR_STALE_HANDLE.
+/// \returns TG_OK; TG_TIMEOUT; TG_ERROR_WRONG_STATE inside a log callback; TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE.
+/// \threadsafety Any thread. Calls that other threads are in finish first, within the timeout; calls that begin once the
+///         work is over answer TG_ERROR_STALE_HANDLE, until the device is gone or TG_TIMEOUT gives it back.
 /// \claims Releases everything: no byte is left to claim.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_device_destroy(dev: tg_device, timeout_ns: u64) -> tg_result {
@@ -244,8 +245,7 @@ pub extern "C" fn tg_device_destroy(dev: tg_device, timeout_ns: u64) -> tg_resul
         if dev == tg_device::NULL {
             return Ok(());
         }
-        devices::get(dev)?.close(timeout_ns)?;
-        devices::remove(dev)
+        devices::close(dev, timeout_ns)
     })
 }
 

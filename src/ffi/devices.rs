@@ -1,14 +1,17 @@
 //! The devices that are alive, by serial. A serial is never used again, so a handle that outlives its device can be
 //! told from every later one.
 
+use super::boundary::is_inside;
 use super::runtime::Device;
 use super::slices::tg_device;
 use crate::code::Code;
+use crate::device::FOREVER;
 use crate::error::{Error, Fault, Result};
 use crate::memory::{Handle, HandleKind};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 struct Devices {
     alive: BTreeMap<u32, Arc<Device>>,
@@ -69,11 +72,38 @@ fn next_serial(last: &mut u32) -> Result<u32> {
     Ok(*last)
 }
 
-/// Forgets a device that was closed: of two threads that destroy it, one finds it gone.
-pub(super) fn remove(dev: tg_device) -> Result {
-    let removed = DEVICES.write().alive.remove(&serial(dev));
-    // The lock is gone by now: the last reference frees the device and runs the caller's finalizer.
-    removed.map(drop).ok_or_else(stale)
+/// How often it is looked whether other threads left the device.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Closes a device and forgets it. Its memory must not go while any call is still in it, so it is taken from the table
+/// first, and closed when this is the last reference: the borrow says so. With `Timeout` it is there again.
+pub(super) fn close(dev: tg_device, timeout_ns: u64) -> Result {
+    if is_inside() {
+        let why = format_args!("a callback cannot destroy a device: the call that it is told of is still under way");
+        return Err(Error::misuse(Code::WrongState, "dev", why));
+    }
+    let end = Duration::from_nanos(timeout_ns);
+    let end = if timeout_ns == FOREVER { None } else { Instant::now().checked_add(end) };
+    let left = || end.map_or(FOREVER, |end| end.saturating_duration_since(Instant::now()).as_nanos() as u64);
+    // The device stays open during the part that may take long.
+    if let Err(Error::Timeout) = get(dev)?.wait(timeout_ns) {
+        return Err(Error::Timeout);
+    }
+    // Of two threads that destroy it, one finds it gone.
+    let taken = DEVICES.write().alive.remove(&serial(dev));
+    let mut device = taken.ok_or_else(stale)?;
+    let answer = loop {
+        match Arc::get_mut(&mut device) {
+            Some(alone) => break alone.close(left()),
+            None if left() == 0 => break Err(Error::Timeout),
+            None => std::thread::sleep(LOOK),
+        }
+    };
+    if answer.is_err() {
+        DEVICES.write().alive.insert(serial(dev), device);
+    }
+    // Otherwise this was the last reference: it frees the device and runs the caller's finalizer, outside the lock.
+    answer
 }
 
 #[cfg(test)]

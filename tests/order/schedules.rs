@@ -190,7 +190,7 @@ fn a_block_is_taken_by_a_new_buffer_under_another_streams_work_in_ten_thousand_s
 
 #[test]
 fn a_page_in_use_is_not_given_back_under_it() {
-    let rig = Rig::new(Options::new(3, 1).pace(Pace::Lazy), Settings { isolate_buffers: true, ..settings() });
+    let mut rig = Rig::new(Options::new(3, 1).pace(Pace::Lazy), Settings { isolate_buffers: true, ..settings() });
     let (kernel, buffer, out) = (rig.kernel(&triple()), rig.filled(64, 2), rig.buffer(64));
     rig.launch(kernel, &[whole(buffer), whole(out)]).expect("a launch");
     rig.device.stream_flush(0).expect("a flush");

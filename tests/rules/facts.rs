@@ -227,7 +227,7 @@ fn r4_a_scope_failed_without_an_error_is_torn_down() {
 
 #[test]
 fn r4_an_abandoned_scope_leaves_its_failure_standing() {
-    let rig = rig();
+    let mut rig = rig();
     let buffer = rig.filled(64, 1);
     let _abandoned = scope(&rig, &[writing(whole(buffer))]).expect("a scope");
     match rig.device.check_written(&[whole(buffer)], FOREVER) {
@@ -649,6 +649,17 @@ fn r9_only_a_write_of_every_byte_releases() {
 }
 
 #[test]
+fn r9_a_write_that_is_only_inferred_may_not_reach_the_last_bytes_of_a_ragged_slice() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let buffer = rig.filled(64, 1);
+    let root = rig.taint(whole(buffer));
+    assert_eq!(skipped(rig.launch(kernel, &[part(buffer, 0, 7)])), [root]);
+    rig.launch_on(0, kernel, &[writing(part(buffer, 0, 7))], &[]).expect("the caller's word");
+    assert_eq!(rig.read(part(buffer, 0, 7)).expect("a read"), [9; 7]);
+}
+
+#[test]
 fn r9_the_launch_overrides_the_descriptor_and_the_descriptor_the_module() {
     let rig = rig();
     let (kernel, answer) = rig.try_kernel(&nine().encode(), &[Some(Access::ReadWrite)], "declared");
@@ -893,7 +904,7 @@ fn r11_a_write_that_cannot_wait_for_staging_claims_what_it_was_to_write() {
 
 #[test]
 fn r12_a_dependent_is_enqueued_behind_unfinished_work_and_a_read_waits_its_time() {
-    let rig = lazy();
+    let mut rig = lazy();
     rig.backend().hold(true);
     let kernel = rig.kernel(&triple());
     let (a, b, c) = (rig.filled(64, 1), rig.buffer(64), rig.buffer(64));
@@ -1171,7 +1182,7 @@ fn r13_a_read_whose_own_batch_is_refused_fails_and_taints_no_source() {
 
 #[test]
 fn r14_a_loss_is_one_root_that_claims_what_no_older_root_holds() {
-    let rig = rig();
+    let mut rig = rig();
     let kernel = rig.kernel(&nine());
     let (bad, good, idle) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
     let ((huge, own), token) = (rig.huge(), rig.token());
@@ -1574,6 +1585,9 @@ fn a_write_that_must_not_wait_is_not_ready_and_changes_nothing() {
     assert_eq!(rig.read(part(buffer, 8, 92)).expect("a read"), [1; 92]);
     rig.device.buffer_write(0, whole(buffer), &[3; 16 << 10], true).expect("there is room now");
     assert_eq!(rig.read(whole(buffer)).expect("a read"), [3; 16 << 10]);
+    let large = rig.buffer((16 << 10) + 1);
+    let never = rig.device.buffer_write(0, whole(large), &[4; (16 << 10) + 1], true);
+    assert_eq!(misused(never), (Code::InvalidArgument, "src_size"));
 }
 
 #[test]
@@ -1594,7 +1608,7 @@ fn a_write_that_fails_in_the_middle_is_one_failure_of_all_that_is_missing() {
 
 #[test]
 fn closing_gives_everything_back() {
-    let rig = rig();
+    let mut rig = rig();
     let (kernel, broken) = (rig.kernel(&triple()), rig.broken(&[]).0);
     let (a, b, (huge, _)) = (rig.filled(64, 1), rig.buffer(64), rig.huge());
     rig.launch(kernel, &[whole(a), whole(b)]).expect("a launch");
@@ -1611,7 +1625,7 @@ fn closing_gives_everything_back() {
 
 #[test]
 fn a_kernel_destroyed_in_flight_lives_on_until_its_work_completes() {
-    let rig = lazy();
+    let mut rig = lazy();
     let kernel = rig.kernel(&triple());
     let (a, b) = (rig.filled(64, 1), rig.buffer(64));
     rig.launch(kernel, &[whole(a), whole(b)]).expect("a launch");
