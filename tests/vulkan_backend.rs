@@ -115,7 +115,7 @@ fn kernel(backend: &Backend, code: &[u8], constants: &[(u32, u32)]) -> (Arc<Kern
 }
 
 /// Closes, submits to queue 0 as the slot's batch, waits, and takes the recording back.
-fn run(backend: &Backend, batch: u64, mut recording: Recording) {
+fn run(backend: &Backend, batch: u64, mut recording: Box<Recording>) {
     backend.end(&mut recording).expect("closed");
     let signal = Point { slot: 0, batch };
     backend.submit(0, &mut recording, &[], &[], signal).expect("submitted");

@@ -299,6 +299,11 @@ impl Raw {
         self.wait(value);
     }
 
+    /// How the library binds on this driver.
+    pub(crate) fn pushed_if_possible(&self) -> Bind {
+        if self.push.is_some() { Bind::Pushed } else { Bind::Made }
+    }
+
     /// The faster way to bind on this driver, for these launches.
     pub(crate) fn faster(&mut self, launches: &Launches, count: usize, barriers: bool) -> Bind {
         if self.push.is_none() {

@@ -6,7 +6,7 @@ use super::{Core, Device, LaunchDesc, LaunchGrid, NotHeld, Parts, SliceUse, Turn
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{Access, Bytes, FailureStore, Use, Work};
-use crate::memory::{Block, Memory, PageSource, Place};
+use crate::memory::{Block, Memory, MemoryKind, PageSource, Purpose};
 use crate::stream::backend::{Binding, Grid, Launch, Limits};
 use crate::stream::{Backend, Command, Driver, Need};
 use smallvec::SmallVec;
@@ -23,9 +23,6 @@ impl<B: Backend> Device<B> {
     }
 }
 
-/// The places of a launch's bindings, in order; nothing for a block that has none.
-type Places = SmallVec<[Option<Place>; 16]>;
-
 impl<B: Backend> Core<B> {
     fn launch(&mut self, backend: &B, desc: &LaunchDesc<'_>, uses: &mut Vec<Use>) -> Result<Turn<()>> {
         let slot = self.streams.slot_of(desc.stream);
@@ -35,9 +32,9 @@ impl<B: Backend> Core<B> {
         let Core { failures, memory, streams, kernels, no_room, .. } = self;
         let kernel = kernels.resolve(desc.kernel, "desc.kernel")?;
         kernel.accepts(desc)?;
-        let mut places = Places::new();
-        let mut need = streams.need(slot);
-        collect_uses(memory, &**streams, slot, kernel, desc, uses, &mut places, &mut need)?;
+        let mut need = Need::default();
+        streams.need(slot, &mut need);
+        collect_uses(memory, &**streams, slot, kernel, desc, uses, &mut need)?;
         let limits = backend.limits();
         let (groups, fault) = group_counts(desc, kernel.group_size(), limits);
         if groups.contains(&0) {
@@ -74,9 +71,10 @@ impl<B: Backend> Core<B> {
             if let Some(fault) = no_room.take().or(fault) {
                 return Err(fault);
             }
-            let (bindings, for_host) = bind(store.memory, limits, uses, &places[..desc.bindings.len()])?;
+            let mut bindings = Bindings::<B>::new();
+            let for_host = bind(store.memory, limits, &uses[..desc.bindings.len()], &mut bindings)?;
             let grid = match desc.grid {
-                LaunchGrid::Indirect(_) => Grid::Indirect(counts(store.memory, uses, &places)?),
+                LaunchGrid::Indirect(_) => Grid::Indirect(counts(store.memory, uses)?),
                 LaunchGrid::Groups(_) | LaunchGrid::Threads(_) => Grid::Groups(groups),
             };
             let launch = Launch { kernel: compiled, bindings: &bindings, push: desc.push, grid, label: desc.label };
@@ -125,9 +123,8 @@ impl<B: Backend> Kernel<B> {
     }
 }
 
-/// The uses of a launch, their places, and what they come after: its bindings in order, then what it reaches beside
-/// them, then its arguments.
-#[allow(clippy::too_many_arguments)]
+/// The uses of a launch, and what they come after: its bindings in order, then what it reaches beside them, then its
+/// arguments.
 fn collect_uses<B: Backend>(
     memory: &Memory<B>,
     streams: &dyn Driver<B>,
@@ -135,7 +132,6 @@ fn collect_uses<B: Backend>(
     kernel: &Kernel<B>,
     desc: &LaunchDesc<'_>,
     uses: &mut Vec<Use>,
-    places: &mut Places,
     need: &mut Need,
 ) -> Result {
     let mut add = |bytes: Bytes, block: &Block, access: Access| {
@@ -144,7 +140,6 @@ fn collect_uses<B: Backend>(
             streams.depend(slot, &block.hazards, bytes.start, bytes.end, writes, need);
         }
         uses.push(Use { bytes, access });
-        places.push(block.place);
     };
     let indirect = matches!(desc.grid, LaunchGrid::Indirect(_));
     for (i, SliceUse { slice, access }) in desc.bindings.iter().enumerate() {
@@ -193,17 +188,17 @@ fn collect_uses<B: Backend>(
 
 type Bindings<'a, B> = SmallVec<[Binding<'a, <B as PageSource>::Page>; 16]>;
 
-/// The bindings of a launch, and whether it writes memory that the host reads.
+/// Adds the bindings of a launch; answers whether it writes memory that the host reads. Into a place of the caller's,
+/// because they are long to move.
 fn bind<'a, B: Backend>(
     memory: &'a Memory<B>,
     limits: &Limits,
     uses: &[Use],
-    places: &[Option<Place>],
-) -> std::result::Result<(Bindings<'a, B>, bool), Fault> {
+    bindings: &mut Bindings<'a, B>,
+) -> std::result::Result<bool, Fault> {
     let mut for_host = false;
-    let mut bindings = Bindings::<B>::new();
-    for (i, (u, place)) in uses.iter().zip(places).enumerate() {
-        let binding = at(memory, u, place)?;
+    for (i, u) in uses.iter().enumerate() {
+        let (binding, purpose) = at(memory, u)?;
         if binding.offset & (limits.binding_alignment - 1) != 0 {
             let (offset, align) = (u.bytes.start, limits.binding_alignment);
             let why =
@@ -215,32 +210,27 @@ fn bind<'a, B: Backend>(
             let why = format!("binding {i} has {size} bytes, more than maxStorageBufferRange, {most}");
             return Err(Fault::new(Code::LimitExceeded, why));
         }
-        for_host |= u.access.writes() && place.is_some_and(|place| memory.pages.is_host_visible(place.page));
+        for_host |= u.access.writes() && purpose.kind() != MemoryKind::Device;
         bindings.push(binding);
     }
-    Ok((bindings, for_host))
+    Ok(for_host)
 }
 
 /// The counts of an indirect launch: the last of its uses.
-fn counts<'a, B: Backend>(
-    memory: &'a Memory<B>,
-    uses: &[Use],
-    places: &[Option<Place>],
-) -> std::result::Result<Binding<'a, B::Page>, Fault> {
-    match (uses.last(), places.last()) {
-        (Some(u), Some(place)) => at(memory, u, place),
-        _ => Err(Fault::new(Code::Internal, "an indirect launch without counts")),
+fn counts<'a, B: Backend>(memory: &'a Memory<B>, uses: &[Use]) -> std::result::Result<Binding<'a, B::Page>, Fault> {
+    match uses.last() {
+        Some(u) => Ok(at(memory, u)?.0),
+        None => Err(Fault::new(Code::Internal, "an indirect launch without counts")),
     }
 }
 
-fn at<'a, B: Backend>(
-    memory: &'a Memory<B>,
-    u: &Use,
-    place: &Option<Place>,
-) -> std::result::Result<Binding<'a, B::Page>, Fault> {
-    let Some(place) = place else { return Err(Fault::new(Code::Internal, "a bound buffer has no place")) };
-    let Bytes { start, end, .. } = u.bytes;
-    Ok(Binding { page: memory.pages.page(place.page), offset: place.offset + start, size: end - start })
+fn at<'a, B: Backend>(memory: &'a Memory<B>, u: &Use) -> std::result::Result<(Binding<'a, B::Page>, Purpose), Fault> {
+    let Bytes { block, start, end } = u.bytes;
+    let Some(place) = memory.blocks.get(block).and_then(|block| block.place.as_ref()) else {
+        return Err(Fault::new(Code::Internal, "a bound buffer has no place"));
+    };
+    let (page, purpose) = memory.pages.page_and_purpose(place.page);
+    Ok((Binding { page, offset: place.offset + start, size: end - start }, purpose))
 }
 
 /// The groups of a direct launch, and what is wrong with them; an indirect one has its own.

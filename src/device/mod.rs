@@ -149,7 +149,8 @@ impl<B: Backend> Core<B> {
 
     /// What the uses have to come after.
     fn need(&self, slot: u32, uses: &[Use]) -> Need {
-        let mut need = self.streams.need(slot);
+        let mut need = Need::default();
+        self.streams.need(slot, &mut need);
         for u in uses {
             let (Bytes { block, start, end }, writes) = (u.bytes, u.access.writes());
             if (writes || u.access.needs_bytes())
@@ -256,7 +257,7 @@ fn resolve<B: Backend>(
 ) -> Result<Bytes> {
     let buffer = memory.buffers.resolve(slice.buffer, handle_field)?;
     let room = buffer.size.checked_sub(slice.offset);
-    let size = if slice.size == WHOLE { room } else { room.filter(|room| slice.size <= *room).map(|_| slice.size) };
+    let size = if slice.size == WHOLE { room } else { room.filter(|room| slice.size <= *room).and(Some(slice.size)) };
     let Some(size) = size else {
         let (Slice { offset, size, .. }, has) = (slice, buffer.size);
         return Err(Error::misuse(
@@ -480,49 +481,69 @@ impl<B: Backend> Device<B> {
 
     /// Submits everything that was closed for a queue, in order, without the lock. The refusals.
     fn submit_pending(&self, queue: usize) -> SmallVec<[Refusal; 1]> {
+        let in_order = self.queues[queue].lock();
+        let core = self.lock();
+        self.submit_all(queue, in_order, core)
+    }
+
+    /// The same for who has both locks. Nothing waits for the queue's with the device's in hand, and the log is told
+    /// when both are free.
+    fn submit_all<'a>(
+        &'a self,
+        queue: usize,
+        in_order: MutexGuard<'a, ()>,
+        mut core: Guard<'a, B>,
+    ) -> SmallVec<[Refusal; 1]> {
         let mut refusals = SmallVec::new();
-        let _in_order = self.queues[queue].lock();
-        loop {
-            let Some(mut submission) = self.lock().streams.next(queue) else {
-                return refusals;
-            };
-            let submit = |submission: &mut Submission<B::Recording>| {
-                let Submission { recording, waits, externals, signal, .. } = submission;
-                self.backend.submit(queue, recording, waits, externals, *signal)
-            };
+        let submit = |submission: &mut Submission<B::Recording>| {
+            let Submission { recording, waits, externals, signal, .. } = submission;
+            self.backend.submit(queue, recording, waits, externals, *signal)
+        };
+        while let Some(mut submission) = core.streams.next(queue) {
+            drop(core);
             let mut answer = submit(&mut submission);
             let short = |fault: &Fault| matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory);
             if answer.as_ref().is_err_and(short) {
                 // The specification leaves everything as it was, so once more after giving back what is idle.
-                self.with(|core| {
-                    let _ = core.refresh(&self.backend);
-                    let Core { memory, streams, .. } = core;
-                    memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point));
-                });
+                let mut core = self.lock();
+                let _ = core.refresh(&self.backend);
+                let Core { memory, streams, .. } = &mut *core;
+                memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point));
+                drop(core);
                 answer = submit(&mut submission);
             }
-            let mut core = self.lock();
-            let points = submission.points.clone();
-            core.streams.submitted(&self.backend, submission, answer.is_ok());
-            if let Err(fault) = answer {
-                refusals.push(core.refuse(points, fault));
+            core = self.lock();
+            match answer {
+                Ok(()) => core.streams.submitted(&self.backend, submission, true),
+                Err(fault) => {
+                    let points = submission.points.clone();
+                    core.streams.submitted(&self.backend, submission, false);
+                    refusals.push(core.refuse(points, fault));
+                }
             }
-            self.unlock_and_log(core);
         }
+        drop(in_order);
+        self.unlock_and_log(core);
+        refusals
     }
 
     /// Submits what a slot recorded. Fails if the device refused it.
     fn flush_slot(&self, slot: u32) -> Result {
-        let (closed, queue) = {
-            let mut core = self.lock();
-            let queue = core.streams.queue_of(slot);
-            let refusal = core.close_slot(&self.backend, slot);
-            // Completed work is looked for here and not at each launch: once a batch is often enough.
-            let _ = core.refresh(&self.backend);
-            self.unlock_and_log(core);
-            (refusal, queue)
+        let mut core = self.lock();
+        let queue = core.streams.queue_of(slot);
+        let closed = core.close_slot(&self.backend, slot);
+        // Completed work is looked for here and not at each launch: once a batch is often enough.
+        let _ = core.refresh(&self.backend);
+        let refusals = match self.queues[queue].try_lock() {
+            Some(in_order) => self.submit_all(queue, in_order, core),
+            None => {
+                self.unlock_and_log(core);
+                self.submit_pending(queue)
+            }
         };
-        let refusals = self.submit_pending(queue);
+        if closed.is_none() && refusals.is_empty() {
+            return Ok(());
+        }
         let of_slot = |refusal: &Refusal| refusal.points.iter().any(|point| point.slot == slot);
         match closed.into_iter().chain(refusals).find(of_slot) {
             Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),

@@ -41,16 +41,14 @@ impl Deadline {
 impl<B: Backend> Device<B> {
     /// Submits what the stream recorded. Fails if the device refused it; the bytes are claimed then.
     pub fn stream_flush(&self, stream: u64) -> Result {
-        let slot = self.lock().streams.slot_of(stream);
-        self.usable()?;
+        let slot = self.usable_slot(stream)?;
         self.flush_slot(slot)
     }
 
     /// Waits for everything enqueued on the stream.
     pub fn stream_wait(&self, stream: u64, timeout_ns: u64) -> Result {
         let deadline = Deadline::after(timeout_ns);
-        let slot = self.lock().streams.slot_of(stream);
-        self.usable()?;
+        let slot = self.usable_slot(stream)?;
         let refused = self.flush_slot(slot);
         let last = self.lock().streams.last(slot);
         if let Some(point) = last {
@@ -83,10 +81,14 @@ impl<B: Backend> Device<B> {
     }
 
     pub(super) fn usable(&self) -> Result {
-        match self.lock().failures.loss_fault() {
-            Some((fault, roots)) => Err(Error::Failed(Box::new(fault), roots)),
-            None => Ok(()),
-        }
+        self.lock().usable()
+    }
+
+    /// The slot of a stream of a device that can be used.
+    fn usable_slot(&self, stream: u64) -> Result<u32> {
+        let core = self.lock();
+        core.usable()?;
+        Ok(core.streams.slot_of(stream))
     }
 
     /// Waits until a point is over, in steps. What is held back is submitted as soon as it may be.
@@ -213,6 +215,13 @@ impl<B: Backend> Device<B> {
 }
 
 impl<B: Backend> Core<B> {
+    fn usable(&self) -> Result {
+        match self.failures.loss_fault() {
+            Some((fault, roots)) => Err(Error::Failed(Box::new(fault), roots)),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn destroy_all(&mut self, backend: &B) {
         self.streams.abandon(backend);
         let scopes: Vec<_> = self.scopes.iter().map(|(handle, scope)| (handle, *scope)).collect();

@@ -84,7 +84,10 @@ impl Ledger {
         if kind == Kind::Settled && self.ends_with_settled(uses) {
             return;
         }
-        self.uses.extend(uses);
+        self.uses.reserve(uses.len());
+        for one in uses {
+            self.uses.push_back(*one);
+        }
         self.entries.push_back(Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None });
     }
 

@@ -687,8 +687,8 @@ pub trait FailureStore {
     /// Work that needs a lost device: what it would have written is the loss's as well (R14).
     fn fail_lost(&mut self, uses: &[Use]) -> Option<Error> {
         let (blocks, failures) = self.split();
-        let (fault, roots) = failures.loss_fault()?;
         let set = failures.loss.set?;
+        let (fault, roots) = failures.loss_fault()?;
         let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         claim_all(blocks, failures, set, writes.iter().copied(), true);
         settle(failures, &writes);

@@ -46,9 +46,17 @@ pub(super) fn on_device(function: &'static str, dev: tg_device, body: impl FnOnc
     answer(function, devices::serial(dev), || {
         let _inside = Inside::enter();
         let device = devices::get(dev)?;
-        let result = body(&device);
-        runtime::after_call(&device);
-        result
+        // Not as one value: an error is large, and success would move it too.
+        match body(&device) {
+            Ok(()) => {
+                runtime::after_call(&device);
+                Ok(())
+            }
+            Err(error) => {
+                runtime::after_call(&device);
+                Err(error)
+            }
+        }
     })
 }
 

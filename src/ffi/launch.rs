@@ -7,7 +7,9 @@ use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, misuse, versioned};
 use crate::device::{LaunchDesc, LaunchGrid};
 use crate::error::Result;
+use arrayvec::ArrayString;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 /// A launch: which kernel, over which bytes, how much of it.
 ///
@@ -85,22 +87,25 @@ const EXTRA: UseFields =
 pub unsafe extern "C" fn tg_launch(dev: tg_device, desc: *const tg_launch_desc) -> tg_result {
     on_device("tg_launch", dev, |device| {
         let (mut bindings, mut extra) = (Uses::new(), Uses::new());
-        // SAFETY: the header asks for NULL or a struct that begins with its size, and for arrays and strings that are
-        // what they say.
-        let (desc, push, label) = unsafe {
-            let desc = structs::read(desc, "desc")?;
-            read_uses(&mut bindings, desc.bindings, desc.binding_count, &BINDINGS)?;
-            read_uses(&mut extra, desc.extra, desc.extra_count, &EXTRA)?;
-            (desc, bytes(desc.push, desc.push_size, "desc.push")?, strings::read::<LABEL>(desc.label, "desc.label")?)
-        };
+        let (mut desc_copy, mut label_copy) = (MaybeUninit::uninit(), ArrayString::<LABEL>::new());
+        // SAFETY: the header asks for NULL or a struct that begins with its size.
+        let desc = unsafe { structs::view(desc, "desc", &mut desc_copy) }?;
+        // SAFETY: the header asks for arrays that are as long as they say.
+        unsafe { read_uses(&mut bindings, desc.bindings, desc.binding_count, &BINDINGS) }?;
+        // SAFETY: as above.
+        unsafe { read_uses(&mut extra, desc.extra, desc.extra_count, &EXTRA) }?;
+        // SAFETY: as above.
+        let push = unsafe { bytes(desc.push, desc.push_size, "desc.push") }?;
+        // SAFETY: as above.
+        let label = unsafe { strings::view(desc.label, "desc.label", &mut label_copy) }?;
         device.launch(&LaunchDesc {
             stream: desc.stream,
             kernel: desc.kernel.into(),
             bindings: &bindings,
             extra: &extra,
-            grid: grid(&desc)?,
+            grid: grid(desc)?,
             push,
-            label: label.as_str(),
+            label,
             tag: desc.tag,
         })
     })

@@ -187,17 +187,20 @@ pub(super) unsafe fn read_uses(to: &mut Uses, at: *const tg_use, count: usize, f
     let given = unsafe { array(at, count, fields.array) }?;
     to.try_reserve(given.len()).map_err(|_| out_of_host_memory("the uses"))?;
     for (index, one) in given.iter().enumerate() {
-        reserved(one.reserved, fields.reserved)?;
-        let access = match access(one.access) {
-            Some(None) if !fields.auto => None,
-            known => known,
-        };
-        let access = access.ok_or_else(|| {
-            misuse(fields.access, format_args!("element {index}: {} is no access that can stand here", one.access))
-        })?;
-        to.push(SliceUse { slice: one.slice.into(), access });
+        match access(one.access) {
+            Some(access) if one.reserved == 0 && (access.is_some() || fields.auto) => {
+                to.push(SliceUse { slice: one.slice.into(), access });
+            }
+            _ => return Err(no_use(one, index, fields)),
+        }
     }
     Ok(())
+}
+
+#[cold]
+fn no_use(one: &tg_use, index: usize, fields: &UseFields) -> Error {
+    let unfit = format_args!("element {index}: {} is no access that can stand here", one.access);
+    reserved(one.reserved, fields.reserved).err().unwrap_or_else(|| misuse(fields.access, unfit))
 }
 
 /// The access of a number: `Some(None)` for TG_ACCESS_AUTO, `None` for a number that is no access.

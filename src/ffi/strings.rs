@@ -54,9 +54,44 @@ impl<const N: usize> Given<'_, N> {
 /// # Safety
 /// `given.data` points to `given.size` readable bytes that stay as they are for `'a`, or is NULL.
 pub(super) unsafe fn read<'a, const N: usize>(given: tg_str, field: &'static str) -> Result<Given<'a, N>> {
+    // SAFETY: the same contract.
+    let bytes = unsafe { seen::<N>(given, field) }?;
+    Ok(match usable::<N>(bytes) {
+        Some(text) => Given::Borrowed(text),
+        None => Given::Copied(repaired(bytes)),
+    })
+}
+
+/// The same for a call that is made often: what has to be copied lies in `copy`, so that nothing large is moved.
+///
+/// # Safety
+/// As [`read`].
+pub(super) unsafe fn view<'a, const N: usize>(
+    given: tg_str,
+    field: &'static str,
+    copy: &'a mut ArrayString<N>,
+) -> Result<&'a str> {
+    if given.size == 0 {
+        return Ok("");
+    }
+    // SAFETY: the same contract.
+    let bytes = unsafe { seen::<N>(given, field) }?;
+    if let Some(text) = usable::<N>(bytes) {
+        return Ok(text);
+    }
+    *copy = repaired(bytes);
+    Ok(copy)
+}
+
+/// The part of a string that is looked at: a label of a gigabyte costs no more than one of `N` bytes. The few bytes
+/// beyond `N` let a character that is cut be told from one that is broken.
+///
+/// # Safety
+/// As [`read`].
+unsafe fn seen<'a, const N: usize>(given: tg_str, field: &'static str) -> Result<&'a [u8]> {
     if given.data.is_null() {
         return match given.size {
-            0 => Ok(Given::Borrowed("")),
+            0 => Ok(&[]),
             size => Err(misuse(field, format_args!("the string is NULL but has {size} bytes"))),
         };
     }
@@ -65,24 +100,24 @@ pub(super) unsafe fn read<'a, const N: usize>(given: tg_str, field: &'static str
     }
     // SAFETY: non-NULL and, by the contract above, readable for `size` bytes; a size that no object can have was refused.
     let bytes = unsafe { std::slice::from_raw_parts(given.data.cast::<u8>(), given.size) };
-    // Only what can be kept is looked at: a label of a gigabyte costs no more than one of `N` bytes. The few bytes
-    // beyond `N` let a character that is cut be told from one that is broken.
-    let seen = &bytes[..bytes.len().min(N + 4)];
-    if seen.len() <= N
-        && let Ok(text) = std::str::from_utf8(seen)
-    {
-        return Ok(Given::Borrowed(text));
-    }
+    Ok(&bytes[..bytes.len().min(N + 4)])
+}
+
+fn usable<const N: usize>(seen: &[u8]) -> Option<&str> {
+    if seen.len() <= N { std::str::from_utf8(seen).ok() } else { None }
+}
+
+fn repaired<const N: usize>(seen: &[u8]) -> ArrayString<N> {
     let mut copy = ArrayString::new();
-    'full: for chunk in seen.utf8_chunks() {
+    for chunk in seen.utf8_chunks() {
         let replacement = (!chunk.invalid().is_empty()).then_some('\u{FFFD}');
         for character in chunk.valid().chars().chain(replacement) {
             if copy.try_push(character).is_err() {
-                break 'full;
+                return copy;
             }
         }
     }
-    Ok(Given::Copied(copy))
+    copy
 }
 
 /// Text that ends in NUL and stays where it is: what the library lends out.

@@ -88,6 +88,25 @@ pub(super) unsafe fn read<T: Versioned>(at: *const T, field: &'static str) -> Re
     Ok(unsafe { value.assume_init() })
 }
 
+/// The same for a call that is made often: a descriptor of this very version is read where it lies, any other one is
+/// copied to `copy`.
+///
+/// # Safety
+/// As [`read`]; and the descriptor stays as it is for `'a`.
+pub(super) unsafe fn view<'a, T: Versioned>(
+    at: *const T,
+    field: &'static str,
+    copy: &'a mut MaybeUninit<T>,
+) -> Result<&'a T> {
+    // SAFETY: its first member can be read by the contract.
+    if !at.is_null() && at.is_aligned() && unsafe { at.cast::<usize>().read() } == size_of::<T>() {
+        // SAFETY: not NULL, aligned, and by the contract as long as it says; any mix of members is a value of `T`.
+        return Ok(unsafe { &*at });
+    }
+    // SAFETY: the same contract.
+    Ok(copy.write(unsafe { read(at, field) }?))
+}
+
 /// An info struct of the caller's, checked and ready to be filled.
 pub(super) struct Info<'a, T> {
     at: *mut u8,

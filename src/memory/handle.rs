@@ -80,6 +80,8 @@ struct Entry<T> {
 pub struct HandleTable<T> {
     kind: HandleKind,
     serial: u32,
+    /// The bits that kind and serial give every handle of the table.
+    prefix: u64,
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
     live: usize,
@@ -88,7 +90,8 @@ pub struct HandleTable<T> {
 impl<T> HandleTable<T> {
     /// An empty table of a device.
     pub fn new(kind: HandleKind, serial: u32) -> HandleTable<T> {
-        HandleTable { kind, serial, entries: Vec::new(), free: Vec::new(), live: 0 }
+        let prefix = Handle::new(kind, serial, 0, 0).0 >> (2 * FIELD_BITS);
+        HandleTable { kind, serial, prefix, entries: Vec::new(), free: Vec::new(), live: 0 }
     }
 
     /// How many handles are live.
@@ -118,6 +121,11 @@ impl<T> HandleTable<T> {
         Ok(Handle::new(self.kind, self.serial, slot, entry.generation))
     }
 
+    #[cold]
+    fn refuse(&self, handle: Handle, field: &'static str) -> Error {
+        self.check(handle, field).err().unwrap_or(Error::NotReady)
+    }
+
     /// Checks a handle: null, of another kind, of another device, no longer live, in this order.
     pub fn check(&self, handle: Handle, field: &'static str) -> Result<(), Error> {
         if self.get(handle).is_some() {
@@ -137,7 +145,7 @@ impl<T> HandleTable<T> {
 
     /// What a handle names, if it is live here.
     pub fn get(&self, handle: Handle) -> Option<&T> {
-        if handle.kind_bits() != self.kind as u8 || handle.serial() != self.serial {
+        if handle.0 >> (2 * FIELD_BITS) != self.prefix {
             return None;
         }
         let entry = self.entries.get(handle.slot() as usize)?;
@@ -154,7 +162,7 @@ impl<T> HandleTable<T> {
     pub fn resolve(&self, handle: Handle, field: &'static str) -> Result<&T, Error> {
         match self.get(handle) {
             Some(value) => Ok(value),
-            None => Err(self.check(handle, field).err().unwrap_or(Error::NotReady)),
+            None => Err(self.refuse(handle, field)),
         }
     }
 

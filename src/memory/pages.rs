@@ -123,14 +123,15 @@ impl<S: PageSource> Pages<S> {
         &self.pages[key].page
     }
 
-    /// Whether the host may read the page, or write it, directly.
-    pub fn is_host_visible(&self, key: PageKey) -> bool {
-        self.pages[key].purpose.kind() != MemoryKind::Device
-    }
-
     /// What a page is for.
     pub fn purpose(&self, key: PageKey) -> Purpose {
         self.pages[key].purpose
+    }
+
+    /// Both.
+    pub fn page_and_purpose(&self, key: PageKey) -> (&Arc<S::Page>, Purpose) {
+        let page = &self.pages[key];
+        (&page.page, page.purpose)
     }
 
     /// What is in use.

@@ -42,6 +42,8 @@ impl<B: Backend> Command<'_, B> {
 }
 
 /// What has to happen before work can be taken.
+///
+/// Filled in place, because it is long to move and every launch has one.
 #[derive(Clone, Debug, Default)]
 pub struct Need {
     /// Slots whose queued or pending work has to be submitted first.
@@ -145,8 +147,8 @@ pub trait Driver<B: Backend>: Send {
     fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault>;
     /// The slot's work waits for a semaphore of the caller's from now on.
     fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault>;
-    /// What work of the slot comes after, whatever it does.
-    fn need(&self, slot: u32) -> Need;
+    /// Adds what work of the slot comes after, whatever it does.
+    fn need(&self, slot: u32, need: &mut Need);
     /// Adds what a use of bytes in the slot comes after.
     fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need);
     /// Takes one piece of work. If recording it panics, its recording is lost with everything in it, which

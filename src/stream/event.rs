@@ -31,6 +31,8 @@ struct Slot<R> {
     covered: u64,
     /// By slot, the batch up to which its work is before a barrier, or a wait, of the open recording.
     seen: SmallVec<[u64; 16]>,
+    /// The answers, counted over all slots, that the last barrier of the open recording knew of.
+    seen_answers: Option<u64>,
     /// What the open batch waits for on other queues.
     waits: SmallVec<[Point; 4]>,
     /// What the open batch must not overtake.
@@ -62,6 +64,7 @@ impl<R> Slot<R> {
             sequence: 0,
             covered: 0,
             seen: SmallVec::from_elem(0, slots),
+            seen_answers: None,
             waits: SmallVec::new(),
             after: SmallVec::new(),
             told: SmallVec::new(),
@@ -87,6 +90,7 @@ impl<R> Slot<R> {
         self.recorded = 0;
         self.covered = 0;
         self.seen.fill(0);
+        self.seen_answers = None;
         self.after_refusals = 0;
         self.for_host = false;
     }
@@ -117,6 +121,8 @@ pub struct EventStreams<B: Backend> {
     pending: Vec<VecDeque<Submission<B::Recording>>>,
     stats: OrderStats,
     refusals: u64,
+    /// Batches that were answered, of whichever slot.
+    answers: u64,
     max_recorded: u32,
     due: Option<u32>,
 }
@@ -129,6 +135,7 @@ impl<B: Backend> EventStreams<B> {
             pending: (0..queues.max(1)).map(|_| VecDeque::new()).collect(),
             stats: OrderStats::default(),
             refusals: 0,
+            answers: 0,
             max_recorded,
             due: None,
         }
@@ -189,8 +196,14 @@ impl<B: Backend> EventStreams<B> {
     /// A barrier is about to be recorded: it comes after all that was submitted to the queue, and, where nothing else
     /// is known to be enough, `waits` makes it come after the other queues too.
     fn see_all(&mut self, slot: u32, need: &Need, waits: &mut SmallVec<[Point; 4]>) {
-        let queue = self.queue_of(slot);
-        let mut seen = self.pool.try_get_mut(slot).map(|own| std::mem::take(&mut own.seen)).unwrap_or_default();
+        let (queue, answers) = (self.queue_of(slot), self.answers);
+        let Some(own) = self.pool.try_get_mut(slot) else { return };
+        // The usual case: nothing was submitted since this recording's last barrier.
+        if own.seen_answers == Some(answers) && need.after.is_empty() && !need.everything {
+            return;
+        }
+        own.seen_answers = Some(answers);
+        let mut seen = std::mem::take(&mut own.seen);
         for (other, theirs) in self.pool.iter() {
             if self.queue_of(other) == queue {
                 // What is held back is submitted before this batch as well: it must not overtake it.
@@ -256,22 +269,26 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         Ok(())
     }
 
-    fn need(&self, slot: u32) -> Need {
-        let mut need = Need::default();
+    fn need(&self, slot: u32, need: &mut Need) {
         if let Some(own) = self.pool.try_get(slot) {
             for (point, _) in own.told.iter().filter(|(_, told)| told.is_due(own.open)) {
-                self.come_after(slot, *point, u64::MAX, &mut need);
+                self.come_after(slot, *point, u64::MAX, need);
             }
         }
-        need
     }
 
     fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need) {
-        if !hazards.is_empty() {
-            hazard::conflicts(hazards, start, end, writes, |mark| {
-                self.come_after(slot, mark.point, mark.sequence, need);
-            });
+        if hazards.is_empty() {
+            return;
         }
+        let own = self.pool.try_get(slot);
+        hazard::conflicts(hazards, start, end, writes, |mark| match own {
+            // Most work comes after work of its own stream.
+            Some(own) if mark.point.slot == slot && mark.point.batch > own.answers.refused() => {
+                need.barrier |= mark.sequence > own.covered;
+            }
+            _ => self.come_after(slot, mark.point, mark.sequence, need),
+        });
     }
 
     fn take(
@@ -344,6 +361,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         let batch = own.finish();
         own.settle(batch, false);
         self.refusals += 1;
+        self.answers += 1;
         Some(Point { slot, batch })
     }
 
@@ -373,6 +391,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             Err(fault) => {
                 own.settle(signal.batch, false);
                 self.refusals += 1;
+                self.answers += 1;
                 backend.recycle(slot, recording);
                 Err((points, fault))
             }
@@ -402,6 +421,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         let Point { slot, batch } = submission.signal;
         let Some(own) = self.pool.try_get_mut(slot) else { return };
         own.settle(batch, accepted);
+        self.answers += 1;
         if accepted {
             own.in_flight.push_back((batch, submission.recording));
             self.stats.submissions += 1;

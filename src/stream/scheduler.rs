@@ -362,9 +362,11 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         Ok(())
     }
 
-    fn need(&self, slot: u32) -> Need {
-        let own = self.pool.try_get(slot).filter(|own| own.told.is_some_and(|told| told.is_due(own.open)));
-        own.map_or_else(Need::default, |own| Need { barrier: true, own: own.sequence, ..Need::default() })
+    fn need(&self, slot: u32, need: &mut Need) {
+        if let Some(own) = self.pool.try_get(slot).filter(|own| own.told.is_some_and(|told| told.is_due(own.open))) {
+            need.barrier = true;
+            need.own = need.own.max(own.sequence);
+        }
     }
 
     fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need) {

@@ -221,25 +221,22 @@ impl Kernel {
 
     /// Calls with one write for each run of bindings; their sets are for the caller to fill in.
     pub(super) fn with_writes(&self, bindings: &[Binding<'_, Page>], then: impl FnOnce(&[vk::WriteDescriptorSet<'_>])) {
-        let infos: SmallVec<[vk::DescriptorBufferInfo; INLINE_BINDINGS]> = bindings
-            .iter()
-            .map(|binding| vk::DescriptorBufferInfo {
-                buffer: binding.page.buffer(),
-                offset: binding.offset,
-                range: binding.size,
-            })
-            .collect();
-        let writes: SmallVec<[vk::WriteDescriptorSet<'_>; 4]> = self
-            .runs
-            .iter()
-            .map(|run| {
-                vk::WriteDescriptorSet::default()
-                    .dst_binding(run.first_binding)
-                    .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-                    .buffer_info(&infos[run.first..run.first + run.count])
-            })
-            .collect();
-        then(&writes);
+        // Pushed one by one: collecting would move the whole array once more, for every launch.
+        let mut infos: SmallVec<[vk::DescriptorBufferInfo; INLINE_BINDINGS]> = SmallVec::new();
+        for Binding { page, offset, size } in bindings {
+            infos.push(vk::DescriptorBufferInfo { buffer: page.buffer(), offset: *offset, range: *size });
+        }
+        let write = |run: &Run| {
+            vk::WriteDescriptorSet::default()
+                .dst_binding(run.first_binding)
+                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                .buffer_info(&infos[run.first..run.first + run.count])
+        };
+        match &self.runs[..] {
+            // Almost every kernel numbers its bindings without a gap.
+            [run] => then(&[write(run)]),
+            runs => then(&runs.iter().map(write).collect::<SmallVec<[vk::WriteDescriptorSet<'_>; 4]>>()),
+        }
     }
 }
 

@@ -70,7 +70,8 @@ impl Messages {
 
     /// Hands waiting messages to the log. Holds no lock while the log runs.
     pub(super) fn flush(&self) {
-        if !self.waiting.swap(false, Ordering::AcqRel) {
+        // Asked after every call: nothing is written unless something waits.
+        if !self.waiting.load(Ordering::Acquire) || !self.waiting.swap(false, Ordering::AcqRel) {
             return;
         }
         let taken = std::mem::take(&mut *self.queue.lock());

@@ -305,7 +305,8 @@ impl PageSource for Backend {
 
 impl backend::Backend for Backend {
     type Kernel = Kernel;
-    type Recording = Recording;
+    /// Boxed, because it is handed from the free ones to the slot, to the queue and back.
+    type Recording = Box<Recording>;
 
     fn limits(&self) -> &Limits {
         &self.limits
@@ -330,20 +331,20 @@ impl backend::Backend for Backend {
         }
     }
 
-    fn begin(&self, slot: u32) -> Result<Recording, Fault> {
+    fn begin(&self, slot: u32) -> Result<Box<Recording>, Fault> {
         messages::begin_operation();
         self.slots.get(slot)?.begin()
     }
 
-    fn barrier(&self, recording: &mut Recording) {
+    fn barrier(&self, recording: &mut Box<Recording>) {
         recording.barrier();
     }
 
-    fn host_barrier(&self, recording: &mut Recording) {
+    fn host_barrier(&self, recording: &mut Box<Recording>) {
         recording.host_barrier();
     }
 
-    fn launch(&self, recording: &mut Recording, launch: &Launch<'_, Backend>) -> Result<(), Fault> {
+    fn launch(&self, recording: &mut Box<Recording>, launch: &Launch<'_, Backend>) -> Result<(), Fault> {
         let tools = LaunchTools {
             memory: &self.memory,
             pipelines: &self.pipelines,
@@ -354,20 +355,20 @@ impl backend::Backend for Backend {
         recording.launch(&tools, launch)
     }
 
-    fn copy(&self, recording: &mut Recording, to: Binding<'_, Page>, from: Binding<'_, Page>) {
+    fn copy(&self, recording: &mut Box<Recording>, to: Binding<'_, Page>, from: Binding<'_, Page>) {
         recording.copy(&to, &from);
     }
 
-    fn fill(&self, recording: &mut Recording, to: Binding<'_, Page>, pattern: u32) {
+    fn fill(&self, recording: &mut Box<Recording>, to: Binding<'_, Page>, pattern: u32) {
         recording.fill(&to, pattern);
     }
 
-    fn end(&self, recording: &mut Recording) -> Result<(), Fault> {
+    fn end(&self, recording: &mut Box<Recording>) -> Result<(), Fault> {
         messages::begin_operation();
         recording.end()
     }
 
-    fn recycle(&self, slot: u32, recording: Recording) {
+    fn recycle(&self, slot: u32, recording: Box<Recording>) {
         if let Ok(slot) = self.slots.get(slot) {
             slot.recycle(recording);
         }
@@ -376,7 +377,7 @@ impl backend::Backend for Backend {
     fn submit(
         &self,
         queue: usize,
-        recording: &mut Recording,
+        recording: &mut Box<Recording>,
         waits: &[Point],
         externals: &[External],
         signal: Point,

@@ -27,7 +27,9 @@ pub(super) struct Slot {
     timeline: vk::Semaphore,
     /// The last value a submit was asked to signal; a counter beyond it can only come from a lost device.
     submitted: AtomicU64,
-    free: Mutex<Vec<Recording>>,
+    // They go out as they are kept.
+    #[allow(clippy::vec_box)]
+    free: Mutex<Vec<Box<Recording>>>,
     gpu: Arc<Gpu>,
 }
 
@@ -51,17 +53,17 @@ impl Slot {
         self.submitted.fetch_max(batch, Ordering::Release);
     }
 
-    pub(super) fn begin(&self) -> Result<Recording, Fault> {
+    pub(super) fn begin(&self) -> Result<Box<Recording>, Fault> {
         let kept = self.free.lock().pop();
         let mut recording = match kept {
             Some(recording) => recording,
-            None => Recording::create(&self.gpu)?,
+            None => Box::new(Recording::create(&self.gpu)?),
         };
         recording.begin()?;
         Ok(recording)
     }
 
-    pub(super) fn recycle(&self, mut recording: Recording) {
+    pub(super) fn recycle(&self, mut recording: Box<Recording>) {
         // A recording that cannot be reset is not used again.
         if recording.reset() {
             let mut free = self.free.lock();
