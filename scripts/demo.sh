@@ -57,4 +57,5 @@ fi
 
 mkdir -p -- "$pictures"
 "$build/examples/first_light"
+"$build/examples/repair"
 "$build/examples/photo_pipeline" --scheduling "$scheduling" "$photo" "$pictures"

@@ -7,6 +7,7 @@ use super::slices::tg_device;
 use crate::code::Code;
 use crate::device::FOREVER;
 use crate::error::{Error, Fault, Result};
+use crate::memory::handle::wrong_kind;
 use crate::memory::{Handle, HandleKind};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ pub(super) fn get(dev: tg_device) -> Result<Arc<Device>> {
     alive.ok_or_else(|| match Handle::from(dev) {
         handle if handle.is_null() => Error::misuse(Code::NullHandle, "dev", format_args!("the handle is null")),
         handle if handle.kind_bits() != HandleKind::Device as u8 => {
-            Error::misuse(Code::WrongKind, "dev", format_args!("the handle does not name a device"))
+            wrong_kind(handle, HandleKind::Device, "dev")
         }
         _ => stale(),
     })

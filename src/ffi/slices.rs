@@ -74,6 +74,10 @@ pub struct tg_report {
 }
 
 /// The unit of every read, write and claim: some bytes of a buffer. Never grows.
+///
+/// Reads, writes, copies, fills and questions take any offset and any size. Bindings begin at multiples of
+/// tg_device_info::binding_alignment, indirect counts at a multiple of 4, and what is mapped to be written lies on
+/// tg_device_info::map_alignment; a fill has a whole number of patterns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types)]
@@ -103,6 +107,9 @@ pub struct tg_use {
 }
 
 /// What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+/// When the kernel is broken and its module cannot be parsed, a binding that neither of the two others declares counts
+/// as TG_ACCESS_READ_WRITE: the skip claims it, be it an input, and it has to be written again. Declare the accesses to
+/// keep inputs out of it.
 pub const TG_ACCESS_AUTO: u32 = 0;
 /// Bound, but not touched: not tracked.
 pub const TG_ACCESS_NONE: u32 = 1;
@@ -187,7 +194,7 @@ pub(super) unsafe fn read_uses(to: &mut Uses, at: *const tg_use, count: usize, f
     let given = unsafe { array(at, count, fields.array) }?;
     to.try_reserve(given.len()).map_err(|_| out_of_host_memory("the uses"))?;
     for (index, one) in given.iter().enumerate() {
-        reserved(one.reserved, fields.reserved)?;
+        reserved(one.reserved, fields.reserved).map_err(|error| error.element("element", index))?;
         let access = match access(one.access) {
             Some(None) if !fields.auto => None,
             known => known,
