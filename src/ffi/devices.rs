@@ -40,9 +40,7 @@ pub(super) fn get(dev: tg_device) -> Result<Arc<Device>> {
     let alive = by_serial(serial(dev)).filter(|_| handle(serial(dev)) == dev);
     alive.ok_or_else(|| match Handle::from(dev) {
         handle if handle.is_null() => Error::misuse(Code::NullHandle, "dev", format_args!("the handle is null")),
-        handle if handle.kind_bits() != HandleKind::Device as u8 => {
-            wrong_kind(handle, HandleKind::Device, "dev")
-        }
+        handle if handle.kind_bits() != HandleKind::Device as u8 => wrong_kind(handle, HandleKind::Device, "dev"),
         _ => stale(),
     })
 }
