@@ -186,6 +186,14 @@ TEST(zero_bytes_are_nothing) {
     CHECK_UNWRITTEN(dev, 0, whole(data), WORDS); /* and release nothing */
 }
 
+TEST(zero_bytes_excuse_no_wrong_argument) {
+    tg_device dev = test_device();
+    tg_buffer data = buffer(dev, "data", WORDS);
+    CHECK_RESULT(tg_buffer_fill(dev, 0, part(data, 0, 0), 1, 3), TG_ERROR_INVALID_ARGUMENT);
+    CHECK_RESULT(tg_buffer_copy(dev, 0, part(data, 0, 0), part(data, 8, 4)), TG_ERROR_INVALID_ARGUMENT);
+    CHECK_RESULT(tg_buffer_copy(dev, 0, part(data, 0, 4), part(data, 8, 0)), TG_ERROR_INVALID_ARGUMENT);
+}
+
 TEST(fills_with_words_halves_and_bytes) {
     tg_device dev = test_device();
     tg_buffer data = buffer(dev, "data", WORDS);

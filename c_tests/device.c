@@ -32,6 +32,7 @@ TEST(struct_size_zero_is_misuse) {
     desc.struct_size = 0;
     CHECK_RESULT(tg_device_create(&desc, &dev), TG_ERROR_INVALID_ARGUMENT);
     CHECK_CONTAINS(test_last_report_text(), "struct_size");
+    CHECK_CONTAINS(test_last_report_text(), "_INIT");
 }
 
 TEST(a_longer_struct_with_a_zero_tail_is_accepted) {

@@ -157,6 +157,7 @@ TEST(an_undeclared_binding_of_a_broken_kernel_is_claimed) {
     CHECK_RESULT(scale(dev, 0, broken, whole(to), whole(from), WORDS, 2), TG_SKIPPED);
     CHECK_UNWRITTEN(dev, 0, whole(to), WORDS);
     CHECK_UNWRITTEN(dev, 0, whole(from), WORDS);
+    CHECK_CONTAINS(test_last_report_text(), "it is broken; it counts as writing \"from\", \"to\"");
 }
 
 TEST(rebuilding_changes_what_runs_under_the_same_handle) {

@@ -103,6 +103,52 @@ TEST(a_misuse_is_told_by_function_and_field) {
     tg_report_release(report);
 }
 
+TEST(what_is_wrong_in_an_array_is_told_by_its_index) {
+    tg_device dev = test_device();
+    tg_buffer data = buffer(dev, "data", WORDS), to = buffer(dev, "to", WORDS);
+    tg_kernel scaling = kernel(dev, "scale");
+    const tg_buffer wrong = {scaling.id};
+    const tg_use uses[] = {use(whole(data), TG_ACCESS_READ), use(whole(wrong), TG_ACCESS_WRITE)};
+    const uint32_t push[] = {WORDS, 2};
+    CHECK_RESULT(launch(dev, 0, scaling, uses, 2, push, sizeof push, WORDS), TG_ERROR_WRONG_KIND);
+    CHECK_CONTAINS(test_last_report_text(), "binding 1: the handle names a kernel, not a buffer");
+    tg_launch_desc desc = TG_LAUNCH_DESC_INIT;
+    const tg_use bindings[] = {use(whole(data), TG_ACCESS_READ), use(whole(to), TG_ACCESS_WRITE)};
+    desc.kernel = scaling;
+    desc.bindings = bindings;
+    desc.binding_count = 2;
+    desc.extra = uses;
+    desc.extra_count = 2;
+    desc.push = push;
+    desc.push_size = sizeof push;
+    desc.threads[0] = WORDS;
+    CHECK_RESULT(tg_launch(dev, &desc), TG_ERROR_WRONG_KIND);
+    CHECK_CONTAINS(test_last_report_text(), "extra use 1: the handle names a kernel, not a buffer");
+    tg_scope_desc scope_desc = TG_SCOPE_DESC_INIT;
+    tg_scope scope = {0};
+    scope_desc.uses = uses;
+    scope_desc.use_count = 2;
+    CHECK_RESULT(tg_scope_begin(dev, &scope_desc, &scope), TG_ERROR_WRONG_KIND);
+    CHECK_CONTAINS(test_last_report_text(), "use 1: the handle names a kernel, not a buffer");
+    const tg_slice slices[] = {whole(data), whole(to), part(data, 0, WORDS * 4 + 1)};
+    CHECK_RESULT(tg_mark_written(dev, slices, 3), TG_ERROR_INVALID_ARGUMENT);
+    CHECK_CONTAINS(test_last_report_text(), "slice 2: offset 0 and size 257");
+}
+
+TEST(a_skip_says_in_words_what_it_is) {
+    tg_device dev = test_device();
+    tg_buffer from = buffer(dev, "from", WORDS), to = buffer(dev, "to", WORDS);
+    taint(dev, whole(from), 1, "root");
+    CHECK_RESULT(scale(dev, 0, kernel(dev, "scale"), whole(to), whole(from), WORDS, 2), TG_SKIPPED);
+    tg_report report = last_report();
+    const tg_report_info info = report_info(report);
+    CHECK_EQ_INT(info.code, TG_SKIPPED);
+    CHECK_CONTAINS(info.message.data, "did not run");
+    CHECK_CONTAINS(report_text(report), "tg_launch: TG_SKIPPED: the work did not run");
+    CHECK_CONTAINS(report_json(report), "did not run");
+    tg_report_release(report);
+}
+
 TEST(success_leaves_the_last_report) {
     tg_device dev = test_device();
     tg_buffer data = buffer(dev, "data", WORDS);

@@ -57,4 +57,7 @@ fi
 
 mkdir -p -- "$pictures"
 "$build/examples/first_light"
+say "a kernel whose shader is cut off, and its repair"
+"$build/examples/repair"
+say "a photo"
 "$build/examples/photo_pipeline" --scheduling "$scheduling" "$photo" "$pictures"

@@ -156,6 +156,8 @@ demo() {
             examples/data/astronaut.png "$out/demo/$scheduling"
         diff -r "$out/demo/event" "$out/demo/$scheduling"
     done
+    # What README.md shows of it.
+    build/demo/examples/repair | diff examples/repair.txt -
 }
 
 export root out prefix jobs

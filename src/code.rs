@@ -40,7 +40,7 @@ macro_rules! codes {
 
 codes! {
     Ok = 0, Information, "TG_OK", "the call did what it says";
-    Skipped = 1, Information, "TG_SKIPPED", "the work did not run because bytes it reads are claimed; its outputs took over the same roots";
+    Skipped = 1, Information, "TG_SKIPPED", "the work did not run: bytes it reads are claimed, or its kernel is broken, or a buffer has no memory; what it was to write took over the same roots";
     Timeout = 2, Information, "TG_TIMEOUT", "the time was up before the work completed; nothing changed";
     NotReady = 3, Information, "TG_NOT_READY", "the answer is not there yet; nothing changed";
     Incomplete = 4, Information, "TG_INCOMPLETE", "the caller's array was too small for all there is";

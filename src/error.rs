@@ -110,6 +110,16 @@ impl Error {
     pub fn misuse(code: Code, field: &'static str, why: fmt::Arguments<'_>) -> Error {
         Error::Misuse(Misuse { code, field, message: text(why) })
     }
+
+    /// The same, saying which element of an array it is about; a field is one name for all of them.
+    pub fn element(self, noun: &str, index: usize) -> Error {
+        match self {
+            Error::Misuse(Misuse { code, field, message }) => {
+                Error::misuse(code, field, format_args!("{noun} {index}: {message}"))
+            }
+            other => other,
+        }
+    }
 }
 
 impl From<Fault> for Error {

@@ -84,7 +84,10 @@ typedef int32_t tg_result;
 
 /** The call did what it says. */
 #define TG_OK 0
-/** The work did not run because bytes it reads are claimed; its outputs took over the same roots. */
+/**
+ * The work did not run: bytes it reads are claimed, or its kernel is broken, or a buffer has no memory. What it was to
+ * write took over the same roots. tg_last_report names them.
+ */
 #define TG_SKIPPED 1
 /** The time was up before the work completed. Nothing changed; ask again. */
 #define TG_TIMEOUT 2
@@ -182,7 +185,12 @@ typedef struct tg_str {
 /** As a slice's size: to the end of the buffer. */
 #define TG_WHOLE_SIZE UINT64_MAX
 
-/** What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask. */
+/**
+ * What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+ * When the kernel is broken and its module cannot be parsed, a binding that neither of the two others declares counts
+ * as TG_ACCESS_READ_WRITE: the skip claims it, be it an input, and it has to be written again. Declare the accesses to
+ * keep inputs out of it.
+ */
 #define TG_ACCESS_AUTO 0
 /** Bound, but not touched: not tracked. */
 #define TG_ACCESS_NONE 1
@@ -275,7 +283,13 @@ typedef struct tg_report {
     /* id */ 0 \
 }
 
-/** The unit of every read, write and claim: some bytes of a buffer. Never grows. */
+/**
+ * The unit of every read, write and claim: some bytes of a buffer. Never grows.
+ *
+ * Reads, writes, copies, fills and questions take any offset and any size. Bindings begin at multiples of
+ * tg_device_info::binding_alignment, indirect counts at a multiple of 4, and what is mapped to be written lies on
+ * tg_device_info::map_alignment; a fill has a whole number of patterns.
+ */
 typedef struct tg_slice {
     /** Whose bytes. */
     tg_buffer buffer;
@@ -1096,13 +1110,13 @@ TG_API tg_result tg_buffer_read(tg_device dev, uint64_t stream, void *dst, size_
 /**
  * Copies a slice to another, in the order of a stream.
  *
- * Runs even if the source is partly claimed: claims move with the bytes.
+ * Runs even if the source is partly claimed: claims move with the bytes. Offsets and sizes need no alignment.
  *
  * \param dev The device.
  * \param stream The stream.
  * \param dst The bytes to write.
- * \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). A size of 0
- *        does nothing.
+ * \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). Two sizes of
+ *        0 do nothing; 0 and another size are misuse, as any two that differ.
  * \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap
  *          or differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
  *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
@@ -1118,10 +1132,11 @@ TG_API tg_result tg_buffer_copy(tg_device dev, uint64_t stream, tg_slice dst, tg
  *
  * \param dev The device.
  * \param stream The stream.
- * \param dst The bytes to write; a size of 0 does nothing.
+ * \param dst The bytes to write; a size of 0 does nothing, but the other arguments are checked all the same.
  * \param pattern The pattern in its low bytes, lowest byte first.
- * \param pattern_size Bytes of the pattern: 1, 2 or 4. It begins at the first byte of dst, which may lie anywhere
- *        and have any size that is a whole number of patterns: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
+ * \param pattern_size Bytes of the pattern: 1, 2 or 4; anything else is misuse. The pattern begins at the first byte
+ *        of dst, which may lie anywhere; the size of dst must be a whole number of patterns. (What vkCmdFillBuffer
+ *        cannot fill, multiples of 4 only, goes through staging memory.)
  * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
  *          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
@@ -1429,7 +1444,8 @@ typedef struct tg_kernel_info {
  *
  * The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. A failure
  * gives a live handle too: a broken kernel, remembered under a root. Launches of it are skipped, and reads of what
- * they were to write name the root. tg_kernel_rebuild repairs it.
+ * they were to write name the root. tg_kernel_rebuild repairs it. A module that cannot be parsed does not tell what it
+ * writes: then bindings that neither `accesses` nor the launch declares count as written, inputs too.
  *
  * \param dev The device.
  * \param desc What it is made from; must not be NULL.
@@ -1563,7 +1579,9 @@ typedef struct tg_launch_desc {
  * Enqueues a launch, or skips it.
  *
  * When a byte it reads is claimed, or the kernel is broken, the launch does not run and its outputs take over the
- * roots. Work either enters or skips, decided once, here. Returns without waiting for the device, unless max_pending
+ * roots. Outputs are what the launch, else the kernel's descriptor, else its module declares; of a broken kernel whose
+ * module cannot be parsed, every binding that the first two leave at TG_ACCESS_AUTO is one, an input too: a repair has
+ * to write it again. Work either enters or skips, decided once, here. Returns without waiting for the device, unless max_pending
  * pieces of work are unfinished.
  *
  * \param dev The device.
@@ -2026,7 +2044,10 @@ typedef struct tg_step_info {
     tg_str kernel;
     /** The buffer it needed. */
     tg_str needed;
-    /** The buffers it was to produce. */
+    /**
+     * The buffers it was to produce. Of a broken kernel they include every binding that counts as written: see
+     * TG_ACCESS_AUTO.
+     */
     const tg_str *produced;
     /** Elements of `produced`. */
     size_t produced_count;

@@ -91,8 +91,13 @@ impl<B: Backend> Core<B> {
 
     /// The first touch of a block after a loss is any use of it (R14).
     fn reconcile_all(&mut self, desc: &LaunchDesc<'_>) -> Result {
-        for SliceUse { slice, .. } in desc.bindings.iter().chain(desc.extra) {
-            self.resolve(*slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")?;
+        for (i, SliceUse { slice, .. }) in desc.bindings.iter().enumerate() {
+            self.resolve(*slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")
+                .map_err(|error| error.element("binding", i))?;
+        }
+        for (i, SliceUse { slice, .. }) in desc.extra.iter().enumerate() {
+            self.resolve(*slice, "desc.extra.slice.buffer", "desc.extra.slice.size")
+                .map_err(|error| error.element("extra use", i))?;
         }
         Ok(())
     }
@@ -143,7 +148,8 @@ fn collect_uses<B: Backend>(
     };
     let indirect = matches!(desc.grid, LaunchGrid::Indirect(_));
     for (i, SliceUse { slice, access }) in desc.bindings.iter().enumerate() {
-        let bytes = resolve(memory, *slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")?;
+        let bytes = resolve(memory, *slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")
+            .map_err(|error| error.element("binding", i))?;
         if bytes.start == bytes.end {
             let why = format_args!("binding {i} is empty, which Vulkan cannot bind");
             return Err(Error::misuse(Code::InvalidArgument, "desc.bindings.slice.size", why));
@@ -164,10 +170,11 @@ fn collect_uses<B: Backend>(
         };
         add(bytes, block, access);
     }
-    for SliceUse { slice, access } in desc.extra {
-        let bytes = resolve(memory, *slice, "desc.extra.slice.buffer", "desc.extra.slice.size")?;
+    for (i, SliceUse { slice, access }) in desc.extra.iter().enumerate() {
+        let bytes = resolve(memory, *slice, "desc.extra.slice.buffer", "desc.extra.slice.size")
+            .map_err(|error| error.element("extra use", i))?;
         let Some(access) = *access else {
-            let why = format_args!("no module says what is done with bytes that are not bound");
+            let why = format_args!("extra use {i}: no module says what is done with bytes that are not bound");
             return Err(Error::misuse(Code::InvalidArgument, "desc.extra.access", why));
         };
         add(bytes, &memory.blocks[bytes.block], access);

@@ -144,7 +144,10 @@ impl<B: Backend> Core<B> {
     }
 
     fn resolve_all(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {
-        slices.iter().map(|slice| self.resolve(*slice, "slices.buffer", "slices.size")).collect()
+        let resolved = slices.iter().enumerate().map(|(i, slice)| {
+            self.resolve(*slice, "slices.buffer", "slices.size").map_err(|error| error.element("slice", i))
+        });
+        resolved.collect()
     }
 
     /// What the uses have to come after.

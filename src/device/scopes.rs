@@ -14,10 +14,12 @@ impl<B: Backend> Device<B> {
             let mut uses = Vec::new();
             uses.try_reserve_exact(desc.uses.len())
                 .map_err(|_| Fault::new(Code::OutOfHostMemory, "no host memory for the uses of a scope"))?;
-            for item in desc.uses {
-                let bytes = core.resolve(item.slice, "desc.uses.slice.buffer", "desc.uses.slice.size")?;
+            for (i, item) in desc.uses.iter().enumerate() {
+                let bytes = core
+                    .resolve(item.slice, "desc.uses.slice.buffer", "desc.uses.slice.size")
+                    .map_err(|error| error.element("use", i))?;
                 let Some(access) = item.access else {
-                    let why = format_args!("a scope has no module that says what is done with the bytes");
+                    let why = format_args!("use {i}: a scope has no module that says what is done with the bytes");
                     return Err(Error::misuse(Code::InvalidArgument, "desc.uses.access", why));
                 };
                 if bytes.start < bytes.end {

@@ -75,7 +75,7 @@ fn step_line(step: &Step) -> String {
     let produced = step.produced.join("\", \"");
     let mut line = match step.kind {
         StepKind::Skip if step.needed_kernel => {
-            format!("\"{}\" did not run: it is broken; it was to write \"{produced}\"", step.kernel)
+            format!("\"{}\" did not run: it is broken; it counts as writing \"{produced}\"", step.kernel)
         }
         StepKind::Skip => {
             format!("\"{}\" did not run: it needed \"{}\" to write \"{produced}\"", step.kernel, step.needed)

@@ -299,13 +299,13 @@ pub unsafe extern "C" fn tg_buffer_read(
 
 /// Copies a slice to another, in the order of a stream.
 ///
-/// Runs even if the source is partly claimed: claims move with the bytes.
+/// Runs even if the source is partly claimed: claims move with the bytes. Offsets and sizes need no alignment.
 ///
 /// \param dev The device.
 /// \param stream The stream.
 /// \param dst The bytes to write.
-/// \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). A size of 0
-///        does nothing.
+/// \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). Two sizes of
+///        0 do nothing; 0 and another size are misuse, as any two that differ.
 /// \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap
 ///          or differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
 ///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
@@ -322,10 +322,11 @@ pub extern "C" fn tg_buffer_copy(dev: tg_device, stream: u64, dst: tg_slice, src
 ///
 /// \param dev The device.
 /// \param stream The stream.
-/// \param dst The bytes to write; a size of 0 does nothing.
+/// \param dst The bytes to write; a size of 0 does nothing, but the other arguments are checked all the same.
 /// \param pattern The pattern in its low bytes, lowest byte first.
-/// \param pattern_size Bytes of the pattern: 1, 2 or 4. It begins at the first byte of dst, which may lie anywhere
-///        and have any size that is a whole number of patterns: what vkCmdFillBuffer cannot fill, multiples of 4 only, goes through staging memory.
+/// \param pattern_size Bytes of the pattern: 1, 2 or 4; anything else is misuse. The pattern begins at the first byte
+///        of dst, which may lie anywhere; the size of dst must be a whole number of patterns. (What vkCmdFillBuffer
+///        cannot fill, multiples of 4 only, goes through staging memory.)
 /// \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
 ///          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.

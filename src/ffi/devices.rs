@@ -10,7 +10,7 @@ use super::slices::tg_device;
 use crate::code::Code;
 use crate::device::FOREVER;
 use crate::error::{Error, Fault, Result};
-use crate::memory::handle::FIELD_BITS;
+use crate::memory::handle::{FIELD_BITS, wrong_kind};
 use crate::memory::{Handle, HandleKind};
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
@@ -33,6 +33,10 @@ const CLOSED: u32 = 1 << 31;
 // SAFETY: the device is shared only by calls that entered, and a device can be shared between threads; it is changed
 // only by whoever made `calls` equal to CLOSED, which is one at a time, with no call in it.
 unsafe impl Sync for Entry {}
+const _: fn() = || {
+    fn is_shared_and_sent<T: Send + Sync>() {}
+    is_shared_and_sent::<Device>();
+};
 
 /// Entries by serial, made when the first device of their chunk is; the n-th chunk has `2^n` of them.
 static CHUNKS: [OnceLock<Box<[Entry]>>; FIELD_BITS as usize + 1] = [const { OnceLock::new() }; FIELD_BITS as usize + 1];
@@ -91,9 +95,7 @@ pub(super) fn get(dev: tg_device) -> Result<Entered> {
 fn why_not(dev: tg_device) -> Error {
     match Handle::from(dev) {
         handle if handle.is_null() => Error::misuse(Code::NullHandle, "dev", format_args!("the handle is null")),
-        handle if handle.kind_bits() != HandleKind::Device as u8 => {
-            Error::misuse(Code::WrongKind, "dev", format_args!("the handle does not name a device"))
-        }
+        handle if handle.kind_bits() != HandleKind::Device as u8 => wrong_kind(handle, HandleKind::Device, "dev"),
         _ => stale(),
     }
 }

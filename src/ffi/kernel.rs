@@ -117,7 +117,8 @@ const ENTRY: usize = 1024;
 ///
 /// The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. A failure
 /// gives a live handle too: a broken kernel, remembered under a root. Launches of it are skipped, and reads of what
-/// they were to write name the root. tg_kernel_rebuild repairs it.
+/// they were to write name the root. tg_kernel_rebuild repairs it. A module that cannot be parsed does not tell what it
+/// writes: then bindings that neither `accesses` nor the launch declares count as written, inputs too.
 ///
 /// \param dev The device.
 /// \param desc What it is made from; must not be NULL.

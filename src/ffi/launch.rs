@@ -69,7 +69,9 @@ const EXTRA: UseFields =
 /// Enqueues a launch, or skips it.
 ///
 /// When a byte it reads is claimed, or the kernel is broken, the launch does not run and its outputs take over the
-/// roots. Work either enters or skips, decided once, here. Returns without waiting for the device, unless max_pending
+/// roots. Outputs are what the launch, else the kernel's descriptor, else its module declares; of a broken kernel whose
+/// module cannot be parsed, every binding that the first two leave at TG_ACCESS_AUTO is one, an input too: a repair has
+/// to write it again. Work either enters or skips, decided once, here. Returns without waiting for the device, unless max_pending
 /// pieces of work are unfinished.
 ///
 /// \param dev The device.

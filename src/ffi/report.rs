@@ -8,6 +8,7 @@ use super::results::tg_result;
 use super::slices::{slices, tg_device, tg_report, tg_slice};
 use super::strings::tg_str;
 use super::structs::{Info, Out, misuse, versioned};
+use crate::code::Code;
 use crate::error::Result;
 use crate::failure::Report;
 
@@ -120,7 +121,8 @@ pub struct tg_step_info {
     pub kernel: tg_str,
     /// The buffer it needed.
     pub needed: tg_str,
-    /// The buffers it was to produce.
+    /// The buffers it was to produce. Of a broken kernel they include every binding that counts as written: see
+    /// TG_ACCESS_AUTO.
     pub produced: *const tg_str,
     /// Elements of `produced`.
     pub produced_count: usize,
@@ -189,6 +191,10 @@ fn on_record() -> (Report, &'static str) {
     report.code = told.code;
     report.vk_result = told.vk_result;
     report.message = told.message;
+    if report.message.is_empty() && told.code != Code::Ok {
+        // A skip has no words of its own, for a loop that skips pays nothing; whoever asks is told what it means.
+        told.code.meaning().clone_into(&mut report.message);
+    }
     (report, told.vk_function)
 }
 

@@ -74,6 +74,10 @@ pub struct tg_report {
 }
 
 /// The unit of every read, write and claim: some bytes of a buffer. Never grows.
+///
+/// Reads, writes, copies, fills and questions take any offset and any size. Bindings begin at multiples of
+/// tg_device_info::binding_alignment, indirect counts at a multiple of 4, and what is mapped to be written lies on
+/// tg_device_info::map_alignment; a fill has a whole number of patterns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(non_camel_case_types)]
@@ -103,6 +107,9 @@ pub struct tg_use {
 }
 
 /// What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+/// When the kernel is broken and its module cannot be parsed, a binding that neither of the two others declares counts
+/// as TG_ACCESS_READ_WRITE: the skip claims it, be it an input, and it has to be written again. Declare the accesses to
+/// keep inputs out of it.
 pub const TG_ACCESS_AUTO: u32 = 0;
 /// Bound, but not touched: not tracked.
 pub const TG_ACCESS_NONE: u32 = 1;
@@ -200,7 +207,10 @@ pub(super) unsafe fn read_uses(to: &mut Uses, at: *const tg_use, count: usize, f
 #[cold]
 fn no_use(one: &tg_use, index: usize, fields: &UseFields) -> Error {
     let unfit = format_args!("element {index}: {} is no access that can stand here", one.access);
-    reserved(one.reserved, fields.reserved).err().unwrap_or_else(|| misuse(fields.access, unfit))
+    match reserved(one.reserved, fields.reserved) {
+        Err(error) => error.element("element", index),
+        Ok(()) => misuse(fields.access, unfit),
+    }
 }
 
 /// The access of a number: `Some(None)` for TG_ACCESS_AUTO, `None` for a number that is no access.

@@ -60,6 +60,7 @@ unsafe fn struct_size<T: Versioned>(at: *const T, field: &'static str) -> Result
     // SAFETY: not NULL, so by the contract its first member can be read; alignment is not assumed.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
     match size {
+        0 => Err(misuse(size_field(field), format_args!("it is 0; the struct's TG_..._INIT macro sets it"))),
         _ if size < T::LEAST => {
             Err(misuse(size_field(field), format_args!("{size} bytes are fewer than the {} of {field}", T::LEAST)))
         }

@@ -135,7 +135,7 @@ impl<T> HandleTable<T> {
         Err(if handle.is_null() {
             Error::misuse(Code::NullHandle, field, format_args!("the handle is null"))
         } else if handle.kind_bits() != kind as u8 {
-            Error::misuse(Code::WrongKind, field, format_args!("the handle does not name a {}", kind.noun()))
+            wrong_kind(handle, kind, field)
         } else if handle.serial() != self.serial {
             Error::misuse(Code::ForeignHandle, field, format_args!("the {} is another device's", kind.noun()))
         } else {
@@ -187,7 +187,30 @@ impl<T> HandleTable<T> {
     }
 }
 
+/// Why a handle of another kind, or of none, is no handle of the kind that is wanted.
+pub fn wrong_kind(handle: Handle, wanted: HandleKind, field: &'static str) -> Error {
+    let wanted = wanted.noun();
+    match HandleKind::ALL.iter().find(|kind| **kind as u8 == handle.kind_bits()) {
+        Some(named) => {
+            let named = named.noun();
+            let article = if named.starts_with('e') { "an" } else { "a" };
+            Error::misuse(Code::WrongKind, field, format_args!("the handle names {article} {named}, not a {wanted}"))
+        }
+        None => Error::misuse(Code::WrongKind, field, format_args!("this is no handle, where a {wanted} is wanted")),
+    }
+}
+
 impl HandleKind {
+    const ALL: [HandleKind; 7] = [
+        HandleKind::Device,
+        HandleKind::Buffer,
+        HandleKind::Kernel,
+        HandleKind::Event,
+        HandleKind::Read,
+        HandleKind::Scope,
+        HandleKind::Report,
+    ];
+
     /// What people call it.
     pub fn noun(self) -> &'static str {
         match self {
@@ -218,6 +241,21 @@ mod tests {
         assert_eq!(code(Handle::new(HandleKind::Buffer, 8, 0, 1)), Some(Code::ForeignHandle));
         assert_eq!(code(Handle::new(HandleKind::Buffer, 7, 0, 2)), Some(Code::StaleHandle));
         assert_eq!(code(Handle::new(HandleKind::Buffer, 7, 9, 1)), Some(Code::StaleHandle));
+    }
+
+    #[test]
+    fn a_handle_of_another_kind_is_called_by_its_name() {
+        let table: HandleTable<()> = HandleTable::new(HandleKind::Buffer, 7);
+        let message = |handle| match table.check(handle, "buffer") {
+            Err(Error::Misuse(misuse)) => misuse.message.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(message(Handle::new(HandleKind::Kernel, 7, 0, 1)), "the handle names a kernel, not a buffer");
+        assert_eq!(message(Handle::new(HandleKind::Event, 7, 0, 1)), "the handle names an event, not a buffer");
+        assert_eq!(message(Handle(u64::MAX)), "this is no handle, where a buffer is wanted");
+        for (bits, kind) in (1..).zip(HandleKind::ALL) {
+            assert_eq!(kind as u8, bits);
+        }
     }
 
     #[test]
