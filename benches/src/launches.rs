@@ -7,7 +7,7 @@ use crate::raw::{Buffer, CELL, Launches, Raw};
 use crate::table::{Budget, alone, in_turn, nanoseconds_each, processor_nanoseconds_each, row};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
-use tidegate::ffi::{tg_launch_desc, tg_slice};
+use tidegate::ffi::{TG_SCHEDULING_EVENT, TG_SCHEDULING_INTERLEAVE, tg_launch_desc, tg_slice};
 
 /// Launches of one repetition.
 const LAUNCHES: usize = 10_000;
@@ -18,6 +18,7 @@ const SKIPS_BEFORE: usize = 1 << 15;
 
 /// Both sides with their dependent launches.
 pub(crate) struct Bench {
+    scheduling: u32,
     pub(crate) raw: Raw,
     pub(crate) ours: Ours,
     chain: Chain,
@@ -27,13 +28,30 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        let ours = Ours::new(0);
+        let scheduling = TG_SCHEDULING_EVENT;
+        let ours = Ours::new(scheduling, 0);
         let chain = ours.chain();
         let mut raw = Raw::new(SUBMISSIONS as u32);
         let cells = [(); 2].map(|()| raw.buffer(CELL, MemoryLocation::CpuToGpu));
         let [first, second] = [(cells[0].raw, 0), (cells[1].raw, 0)];
         let raw_chain = raw.launches(&[[first, second], [second, first]]);
-        Bench { raw, ours, chain, cells, raw_chain }
+        Bench { scheduling, raw, ours, chain, cells, raw_chain }
+    }
+
+    /// The same baseline against another scheduling of ours: the budgets are for the event driver, so these rows are
+    /// told beside and have no verdict.
+    pub(crate) fn with_scheduling(self, scheduling: u32) -> Bench {
+        let ours = Ours::new(scheduling, 0);
+        let chain = ours.chain();
+        Bench { scheduling, ours, chain, ..self }
+    }
+
+    fn row(&self, name: &str, unit: &str, ours: f64, baseline: f64, budget: Budget) {
+        match self.scheduling {
+            TG_SCHEDULING_EVENT => row(name, unit, ours, baseline, budget),
+            TG_SCHEDULING_INTERLEAVE => row(&format!("{name} [interleave]"), unit, ours, baseline, Budget::None),
+            _ => row(&format!("{name} [sequence]"), unit, ours, baseline, Budget::None),
+        }
     }
 
     fn zero(&self) {
@@ -66,15 +84,15 @@ impl Bench {
         );
         chain.check(ours, ran);
         self.check_raw(raw_ran);
-        row("B1 10,000 dependent launches and a wait, each", "ns", one, other, Budget::TimesAtMost(1.05));
+        self.row("B1 10,000 dependent launches and a wait, each", "ns", one, other, Budget::TimesAtMost(1.05));
 
         // Recording against recording: neither side executes meanwhile, and both record the same commands, so that the
         // difference is what tg_launch does beyond them.
         let bind = self.raw.pushed_if_possible();
         self.zero();
-        let quiet = Ours::new(1 << 20);
+        let quiet = Ours::new(self.scheduling, 1 << 20);
         let chain = quiet.chain();
-        let Bench { raw, ours: _, raw_chain, .. } = &mut *self;
+        let Bench { raw, raw_chain, .. } = &mut *self;
         let (mut ran, mut allocated) = (0, 0);
         let (one, other) = in_turn(
             || {
@@ -98,9 +116,9 @@ impl Bench {
             },
         );
         chain.check(&quiet, ran);
-        row("B2 tg_launch beyond recording", "ns", one, other, Budget::MoreAtMost(150.0));
+        self.row("B2 tg_launch beyond recording", "ns", one, other, Budget::MoreAtMost(150.0));
         let each = allocated as f64 / LAUNCHES as f64;
-        row("B2 heap allocations per launch after warm-up", "", each, f64::NAN, Budget::OursAtMost(0.0));
+        self.row("B2 heap allocations per launch after warm-up", "", each, f64::NAN, Budget::OursAtMost(0.0));
     }
 
     /// Launches that share no byte that any of them writes.
@@ -134,10 +152,10 @@ impl Bench {
         ours.read(to, &mut bytes);
         assert!(all_are(&bytes, 1), "an independent launch did not run");
         assert!(all_are(mapped(&raw_to, size), 1), "the baseline's launches did not all run");
-        row("B3 10,000 independent launches and a wait, each", "ns", one, other, Budget::TimesAtMost(1.1));
         [from, to].iter().for_each(|buffer| ours.destroy(*buffer));
         raw.free(raw_from);
         raw.free(raw_to);
+        self.row("B3 10,000 independent launches and a wait, each", "ns", one, other, Budget::TimesAtMost(1.1));
     }
 
     /// One launch at a time: waited for, and only flushed.
@@ -167,7 +185,7 @@ impl Bench {
         });
         chain.check(ours, ran);
         assert!(raw_ran > 0 && all_are(mapped(&self.cells[1], CELL), 1), "the baseline's launch did not run");
-        row("B4 one launch and wait", "ns", one, other, Budget::TimesAtMost(1.1));
+        self.row("B4 one launch and wait", "ns", one, other, Budget::TimesAtMost(1.1));
         if !and_flushed {
             return;
         }
@@ -203,7 +221,7 @@ impl Bench {
             },
         );
         chain.check(ours, ran);
-        row("B5 launch and flush, 1,000 times, each", "ns", one, other, Budget::TimesAtMost(1.5));
+        self.row("B5 launch and flush, 1,000 times, each", "ns", one, other, Budget::TimesAtMost(1.5));
     }
 
     /// A launch that skips against one that runs.
@@ -226,16 +244,16 @@ impl Bench {
                 calls
             },
         );
-        row("B10 a launch that skips, against one that runs", "ns", one, other, Budget::TimesAtMost(0.5));
+        self.row("B10 a launch that skips, against one that runs", "ns", one, other, Budget::TimesAtMost(0.5));
         let each = allocated as f64 / LAUNCHES as f64;
-        row("B10 heap allocations per skip after warm-up", "", each, f64::NAN, Budget::OursAtMost(0.0));
+        self.row("B10 heap allocations per skip after warm-up", "", each, f64::NAN, Budget::OursAtMost(0.0));
         [bad, after].iter().for_each(|buffer| ours.destroy(*buffer));
     }
 
     /// What many launches leave behind.
     pub(crate) fn memory(&self) {
         // It flushes only when it is waited for, so that every round leaves as much unfinished, however quick the driver.
-        let ours = &Ours::new(1 << 20);
+        let ours = &Ours::new(self.scheduling, 1 << 20);
         let chain = ours.chain();
         let run = |rounds: usize| {
             for _ in 0..rounds {

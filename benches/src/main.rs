@@ -14,6 +14,7 @@ mod store;
 mod table;
 
 use launches::Bench;
+use tidegate::ffi::{TG_SCHEDULING_INTERLEAVE, TG_SCHEDULING_SEQUENCE};
 
 const USAGE: &str = "usage: tidegate-benches [--quick] [ROW...]     rows: B1 (with B2) B3 B4 B5 B6 B7 B8 B9 B10 B11
        tidegate-benches --profile ROUNDS      our side of B1 alone, for a profiler";
@@ -73,6 +74,24 @@ fn main() {
     }
     if wanted(&["B10"]) {
         bench.skipped();
+    }
+    if quick || !wanted(&["B1", "B2", "B3", "B4", "B5", "B10"]) {
+        return;
+    }
+    for scheduling in [TG_SCHEDULING_INTERLEAVE, TG_SCHEDULING_SEQUENCE] {
+        bench = bench.with_scheduling(scheduling);
+        if wanted(&["B1", "B2"]) {
+            bench.dependent();
+        }
+        if wanted(&["B3"]) {
+            bench.independent();
+        }
+        if wanted(&["B4", "B5"]) {
+            bench.single(wanted(&["B5"]));
+        }
+        if wanted(&["B10"]) {
+            bench.skipped();
+        }
     }
 }
 

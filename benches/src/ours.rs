@@ -49,13 +49,16 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// A device with the defaults, but for the launches after which it flushes by itself (0: the default too).
-    pub(crate) fn new(max_recorded: u32) -> Ours {
+    /// A device with the defaults, but for the scheduling, and for the launches after which it flushes by itself (0: the
+    /// default too).
+    pub(crate) fn new(scheduling: u32, flushes_after: u32) -> Ours {
         // SAFETY: zero is the default of every member; every pointer is NULL or points to what is named beside it.
         unsafe {
             let mut desc: tg_device_desc = std::mem::zeroed();
             desc.struct_size = size_of::<tg_device_desc>();
-            desc.max_recorded = max_recorded;
+            desc.scheduling = scheduling;
+            desc.max_recorded = flushes_after;
+            desc.max_tasks = flushes_after;
             let mut device = tg_device { id: 0 };
             expect(OK, tg_device_create(&desc, &mut device), "tg_device_create");
             let mut desc: tg_kernel_desc = std::mem::zeroed();

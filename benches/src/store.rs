@@ -70,8 +70,15 @@ pub(crate) fn success() {
     let work =
         Work { operation: "tg_launch", name: &name, is_kernel: true, label: "", stream: 0, tag: 0, broken: None };
     let mut allocated = 0;
-    for buffers in [1, 2, 4, 16] {
+    for (buffers, failing) in [1, 2, 4, 16].into_iter().flat_map(|buffers| [(buffers, false), (buffers, true)]) {
         let mut store = Store::default();
+        if failing {
+            // A failure that this work never meets: every byte it uses is looked at all the same.
+            let block = store.block(WRITTEN);
+            let context = Context { operation: "tg_taint", ..Context::default() };
+            store.taint(Fault::new(Code::Caller, ""), context, &[Bytes { block, start: 0, end: WRITTEN }]);
+            store.failures.take_log();
+        }
         let uses: Vec<Use> = (0..buffers)
             .map(|_| Use {
                 bytes: Bytes { block: store.block(WRITTEN), start: 0, end: WRITTEN },
@@ -91,9 +98,10 @@ pub(crate) fn success() {
             },
             || theirs.nanoseconds(LAUNCHES),
         );
-        assert_eq!(store.failures.count(), 0, "success leaves nothing behind");
+        assert_eq!(store.failures.count(), usize::from(failing), "success leaves nothing behind");
         assert!(theirs.is_empty(), "the baseline left something behind");
-        let name = format!("B7 failure/ alone, a successful launch over {buffers}");
+        let beside = if failing { ", beside a failure" } else { "" };
+        let name = format!("B7 failure/ alone, a successful launch over {buffers}{beside}");
         row(&name, "ns", one, other, Budget::TimesAtMost(0.5));
     }
     row("B7 heap allocations", "", allocated as f64, f64::NAN, Budget::OursAtMost(0.0));

@@ -16,6 +16,8 @@ pub(crate) enum Budget {
     MoreAtMost(f64),
     /// Ours itself, at the most, in the unit of the row.
     OursAtMost(f64),
+    /// Told beside the others.
+    None,
 }
 
 /// Prints the row: name, ours, baseline, ratio, budget, `ok` or `MISS`. A baseline that is no number is none; a budget
@@ -28,6 +30,7 @@ pub(crate) fn row(name: &str, unit: &str, ours: f64, baseline: f64, budget: Budg
         Budget::TimesAtLeast(least) => (ratio >= least, format!(">= {least}x")),
         Budget::MoreAtMost(most) => (ours - baseline <= most, format!("<= +{most} {unit}")),
         Budget::OursAtMost(most) => (ours <= most, format!("<= {most} {unit}").trim_end().to_owned()),
+        Budget::None => (true, "-".to_owned()),
     };
     let relation = match budget {
         _ if baseline.is_nan() => "-".into(),
@@ -36,6 +39,7 @@ pub(crate) fn row(name: &str, unit: &str, ours: f64, baseline: f64, budget: Budg
     };
     let (ours, baseline) = (quantity(ours), if baseline.is_nan() { "-".into() } else { quantity(baseline) });
     let verdict = match budget {
+        Budget::None => "-",
         Budget::TimesAtMost(_) | Budget::TimesAtLeast(_) | Budget::MoreAtMost(_) if ratio.is_nan() => "-",
         _ if within => "ok",
         _ => "MISS",
