@@ -74,7 +74,7 @@ impl<B: Backend> Core<B> {
             if let Some(fault) = no_room.take().or(fault) {
                 return Err(fault);
             }
-            let (bindings, for_host) = bind(store.memory, limits, uses, &places[..desc.bindings.len()])?;
+            let (bindings, for_host) = bind(store.memory, limits, uses, &places, desc.bindings.len())?;
             let grid = match desc.grid {
                 LaunchGrid::Indirect(_) => Grid::Indirect(counts(store.memory, uses, &places)?),
                 LaunchGrid::Groups(_) | LaunchGrid::Threads(_) => Grid::Groups(groups),
@@ -193,16 +193,21 @@ fn collect_uses<B: Backend>(
 
 type Bindings<'a, B> = SmallVec<[Binding<'a, <B as PageSource>::Page>; 16]>;
 
-/// The bindings of a launch, and whether it writes memory that the host reads.
+/// The bindings of a launch, the first `count` of its uses; and whether any use writes memory that the host reads.
 fn bind<'a, B: Backend>(
     memory: &'a Memory<B>,
     limits: &Limits,
     uses: &[Use],
     places: &[Option<Place>],
+    count: usize,
 ) -> std::result::Result<(Bindings<'a, B>, bool), Fault> {
     let mut for_host = false;
     let mut bindings = Bindings::<B>::new();
     for (i, (u, place)) in uses.iter().zip(places).enumerate() {
+        for_host |= u.access.writes() && place.is_some_and(|place| memory.pages.is_host_visible(place.page));
+        if i >= count {
+            continue;
+        }
         let binding = at(memory, u, place)?;
         if binding.offset & (limits.binding_alignment - 1) != 0 {
             let (offset, align) = (u.bytes.start, limits.binding_alignment);
@@ -215,7 +220,6 @@ fn bind<'a, B: Backend>(
             let why = format!("binding {i} has {size} bytes, more than maxStorageBufferRange, {most}");
             return Err(Fault::new(Code::LimitExceeded, why));
         }
-        for_host |= u.access.writes() && place.is_some_and(|place| memory.pages.is_host_visible(place.page));
         bindings.push(binding);
     }
     Ok((bindings, for_host))

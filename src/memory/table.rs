@@ -78,15 +78,18 @@ impl<S: PageSource> Memory<S> {
         }
     }
 
-    /// Records that work uses the bytes.
+    /// Records that work uses the bytes. What is bound and not touched comes after nothing, but must stay there.
     pub fn mark(&mut self, uses: &[Use], mark: Mark) {
         for u in uses {
-            let writes = u.access.writes();
-            if (writes || u.access.needs_bytes())
-                && let Some(block) = self.blocks.get_mut(u.bytes.block)
-                && block.place.is_some()
+            if let Some(block) = self.blocks.get_mut(u.bytes.block)
+                && let Some(place) = &block.place
             {
-                hazard::record(&mut block.hazards, u.bytes.start, u.bytes.end, writes, mark);
+                let writes = u.access.writes();
+                if writes || u.access.needs_bytes() {
+                    hazard::record(&mut block.hazards, u.bytes.start, u.bytes.end, writes, mark);
+                } else {
+                    self.pages.bind(place.page, mark);
+                }
             }
         }
     }

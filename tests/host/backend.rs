@@ -424,6 +424,10 @@ fn recorded(item: &Item) -> Recorded {
                 })
                 .collect();
             touches.extend(counts.iter().map(|place| touch(place, false)));
+            // Bound is not touched, but the page must be there.
+            let bound =
+                |place: &Place| Touch { page: place.page, start: place.offset, end: place.offset, write: false };
+            touches.extend(places.iter().map(bound));
             Recorded::Command { name, kernel: Some(*kernel), touches }
         }
         Command::Copy { to, from } => {
