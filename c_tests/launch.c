@@ -323,6 +323,91 @@ TEST(a_binding_that_is_not_touched_is_not_tracked) {
     CHECK_WORDS(f.dev, 0, part(f.to, 0, 64), 16, 2, 2);
 }
 
+/* Row `k` of a table of 64 MiB that each launch binds whole. */
+enum { ROW = 1024, ROWS = (64 << 20) / (ROW * 4) };
+
+static tg_slice row(tg_buffer table, uint32_t k) { return part(table, (uint64_t)k * ROW * 4, ROW * 4); }
+
+static tg_result write_row(tg_device dev, uint64_t stream, tg_kernel rows, tg_buffer table, uint32_t k, uint32_t access) {
+    const tg_use bindings[] = {use(whole(table), TG_ACCESS_NONE)}, extra[] = {use(row(table, k), access)};
+    const uint32_t push[] = {k * ROW, ROW, k};
+    tg_launch_desc desc = TG_LAUNCH_DESC_INIT;
+    desc.stream = stream;
+    desc.kernel = rows;
+    desc.bindings = bindings;
+    desc.binding_count = 1;
+    desc.extra = extra;
+    desc.extra_count = 1;
+    desc.push = push;
+    desc.push_size = sizeof push;
+    desc.threads[0] = ROW;
+    return tg_launch(dev, &desc);
+}
+
+TEST(one_row_of_a_cache_is_touched_and_the_others_keep_their_claims) {
+    test_allow_hazards();
+    tg_device dev = test_device();
+    tg_kernel rows = kernel(dev, "row");
+    tg_buffer cache = buffer(dev, "cache", (uint64_t)ROW * ROWS);
+    write_words(dev, 0, row(cache, 6), ROW, 1, 1);
+    const uint64_t first = taint(dev, row(cache, 0), 1, "row 0"), last = taint(dev, row(cache, ROWS - 1), 2, "the last row");
+    const uint64_t edge = taint(dev, part(cache, 8 * ROW * 4, 4), 3, "the first word of row 8");
+    /* Claims on other rows do not make it skip, and the launch leaves them, and bytes beside its own, as they are. */
+    CHECK_RESULT(write_row(dev, 0, rows, cache, 7, TG_ACCESS_WRITE), TG_OK);
+    CHECK_WORDS(dev, 0, row(cache, 7), ROW, 7, 1);
+    CHECK_WORDS(dev, 0, row(cache, 6), ROW, 1, 1);
+    tg_claim claims[4];
+    size_t count = 0;
+    CHECK_RESULT(tg_claims(dev, whole(cache), claims, 4, &count), TG_OK);
+    CHECK_EQ_INT(count, 3);
+    CHECK(claims[0].slice.offset == 0 && claims[0].slice.size == ROW * 4 && claims[0].failure == first);
+    CHECK(claims[1].slice.offset == 8 * ROW * 4 && claims[1].slice.size == 4 && claims[1].failure == edge);
+    CHECK(claims[2].slice.offset == (uint64_t)(ROWS - 1) * ROW * 4 && claims[2].slice.size == ROW * 4 && claims[2].failure == last);
+    /* Over a claimed row a write releases that row, and what reads it skips. */
+    CHECK_RESULT(write_row(dev, 1, rows, cache, 0, TG_ACCESS_READ_WRITE), TG_SKIPPED);
+    CHECK_UNWRITTEN(dev, 1, row(cache, 0), ROW);
+    CHECK_RESULT(write_row(dev, 1, rows, cache, 0, TG_ACCESS_WRITE), TG_OK);
+    CHECK_WORDS(dev, 1, row(cache, 0), ROW, 0, 1);
+    CHECK_UNWRITTEN(dev, 1, row(cache, ROWS - 1), ROW);
+    CHECK_UNWRITTEN(dev, 1, row(cache, 8), ROW);
+}
+
+TEST(rows_of_a_cache_are_ordered_each_by_itself) {
+    test_allow_hazards(); /* what tests/order proves, with the barriers counted, runs here */
+    tg_device dev = test_device();
+    tg_kernel rows = kernel(dev, "row");
+    tg_buffer cache = buffer(dev, "cache", (uint64_t)ROW * ROWS);
+    const uint32_t rounds = test_rounds(64);
+    for (uint32_t i = 0; i < rounds; i++) {
+        CHECK_RESULT(write_row(dev, i % 5, rows, cache, i * 251 % ROWS, TG_ACCESS_WRITE), TG_OK);
+        if (i % 4 == 0) CHECK_RESULT(write_row(dev, (i + 1) % 5, rows, cache, i * 251 % ROWS, TG_ACCESS_WRITE), TG_OK);
+    }
+    for (uint32_t i = 0; i < rounds; i++) CHECK_WORDS(dev, i % 3, row(cache, i * 251 % ROWS), ROW, i * 251 % ROWS, 1);
+}
+
+/* It is bound and not touched, so nothing waits for it but its memory. */
+TEST(a_buffer_that_is_only_bound_may_be_destroyed_in_flight) {
+    tg_device_desc device_desc = test_device_desc();
+    device_desc.flags |= TG_DEVICE_ISOLATE_BUFFERS;
+    tg_device dev = test_device_with(&device_desc);
+    tg_kernel scaling = kernel(dev, "scale");
+    tg_buffer from = buffer(dev, "from", WORDS);
+    write_words(dev, 0, whole(from), WORDS, 1, 1);
+    for (int flushed = 0; flushed < 2; flushed++) {
+        tg_buffer bound = buffer(dev, "bound", WORDS);
+        const tg_use bindings[] = {use(whole(from), TG_ACCESS_READ), use(whole(bound), TG_ACCESS_NONE)};
+        const uint32_t push[] = {0, 2}; /* of no words */
+        CHECK_RESULT(launch(dev, 1, scaling, bindings, 2, push, sizeof push, WORDS), TG_OK);
+        if (flushed) CHECK_RESULT(tg_stream_flush(dev, 1), TG_OK);
+        CHECK_RESULT(tg_buffer_destroy(dev, bound), TG_OK);
+        uint64_t early = 0, late = 0; /* the device may be done with it already */
+        CHECK_RESULT(tg_device_trim(dev, &early), TG_OK);
+        CHECK_RESULT(tg_device_wait(dev, TEST_LONG), TG_OK); /* the validation layer would have seen it */
+        CHECK_RESULT(tg_device_trim(dev, &late), TG_OK);
+        CHECK(early + late >= WORDS * 4);
+    }
+}
+
 TEST(an_extra_token_can_skip_a_launch) {
     const struct fixture f = setup();
     tg_launch_desc desc = good(&f);

@@ -34,10 +34,12 @@ TEST(the_device_is_the_one_presented) {
     if (presents("bare")) {
         CHECK_EQ_INT(info.api_version >> 12 & 0x3ff, 2);
         CHECK_EQ_INT(info.features & (TG_FEATURE_PUSH_DESCRIPTORS | TG_FEATURE_SYNCHRONIZATION2 | TG_FEATURE_ROBUSTNESS2 |
-                                      TG_FEATURE_MEMORY_BUDGET | TG_FEATURE_DEVICE_FAULT), 0);
+                                      TG_FEATURE_MEMORY_BUDGET | TG_FEATURE_DEVICE_FAULT | TG_FEATURE_BUFFER_ADDRESSES), 0);
         CHECK_EQ_INT(info.containment, TG_CONTAINMENT_PAGE);
     }
     if (presents("two_families")) CHECK_EQ_INT(info.queues, 4);
+    /* So that the tests by address run somewhere. */
+    if (!presents("bare") && strcmp(test_device_name(), "llvmpipe") == 0) CHECK(info.features & TG_FEATURE_BUFFER_ADDRESSES);
 }
 
 /* Neighbours in one page, written by the host and by the device in turn: an atom that two buffers shared would spoil one. */

@@ -233,12 +233,12 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         tg_memory_usage { reserved used peak largest_free }
         tg_memory_info { struct_size device upload readback }
         tg_buffer_desc { struct_size size memory reserved stream flags label tag }
-        tg_buffer_info { struct_size size memory allocated claimed reserved stream tag label_size label }
+        tg_buffer_info { struct_size size memory allocated claimed reserved stream tag label_size label address }
         tg_constant { id value }
         tg_kernel_desc {
             struct_size code code_size entry accesses access_count constants constant_count flags label tag
         }
-        tg_binding_info { set binding access reserved name_size name }
+        tg_binding_info { set binding access element name_size name }
         tg_kernel_info {
             struct_size bindings binding_capacity binding_count group_size push_size broken reserved failure tag
             label_size label
@@ -282,12 +282,12 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         TG_DEVICE_TYPE_OTHER TG_DEVICE_TYPE_INTEGRATED TG_DEVICE_TYPE_DISCRETE TG_DEVICE_TYPE_VIRTUAL
         TG_DEVICE_TYPE_CPU TG_NAME_CAPACITY TG_CONTAINMENT_PAGE TG_CONTAINMENT_BUFFER TG_CONTAINMENT_SLICE
         TG_FEATURE_VALIDATION TG_FEATURE_SHADER_VALIDATOR TG_FEATURE_SYNCHRONIZATION2 TG_FEATURE_PUSH_DESCRIPTORS
-        TG_FEATURE_ROBUSTNESS2 TG_FEATURE_MEMORY_BUDGET TG_FEATURE_DEVICE_FAULT TG_FEATURE_DEBUG_LABELS
+        TG_FEATURE_ROBUSTNESS2 TG_FEATURE_MEMORY_BUDGET TG_FEATURE_DEVICE_FAULT TG_FEATURE_DEBUG_LABELS TG_FEATURE_BUFFER_ADDRESSES
         TG_LOG_DEFAULT TG_LOG_ERROR TG_LOG_WARN TG_LOG_INFO TG_LOG_DEBUG TG_LOG_TRACE TG_SELECT_INDEX TG_SELECT_NAME
         TG_SELECT_UUID TG_SELECT_TYPE TG_SCHEDULING_EVENT TG_SCHEDULING_INTERLEAVE TG_SCHEDULING_SEQUENCE
         TG_DEVICE_VALIDATION TG_DEVICE_TRACK_UNINITIALIZED TG_DEVICE_ISOLATE_BUFFERS TG_DEVICE_TRUST_SHADERS
         TG_DEVICE_NO_SYNCHRONIZATION2 TG_DEVICE_NO_PUSH_DESCRIPTORS TG_DEVICE_NO_ROBUSTNESS2 TG_MEMORY_DEVICE
-        TG_MEMORY_UPLOAD TG_MEMORY_READBACK TG_MEMORY_TOKEN TG_BUFFER_UNALLOCATED TG_WRITE_NO_WAIT TG_KERNEL_TRUSTED
+        TG_MEMORY_UPLOAD TG_MEMORY_READBACK TG_MEMORY_TOKEN TG_BUFFER_UNALLOCATED TG_WRITE_NO_WAIT TG_KERNEL_TRUSTED TG_KERNEL_DECLARES_USES
         TG_STEP_SKIP TG_STEP_COPY TG_STEP_RAN_ON_BAD_INPUT TG_STEP_DROPPED
     }
     let defined: Vec<&str> = defines(&header).map(|(name, _)| name).collect();

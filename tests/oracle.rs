@@ -736,6 +736,7 @@ impl World {
             label: "kernel",
             tag: 0,
             trusted: false,
+            declares_uses: false,
         };
         let (at, answer) = if rebuild {
             let at = self.rng.below(self.kernels.len() as u64) as usize;

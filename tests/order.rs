@@ -134,6 +134,19 @@ fn checker_complains_of_a_page_or_a_kernel_gone_under_unfinished_work() {
 }
 
 #[test]
+fn checker_wants_a_page_that_is_only_bound_to_be_there_and_orders_nothing_for_it() {
+    let bound = || command("bound", &[(1, 8..8, READ)]);
+    let log = |recorded| batch(0, 0, 1, &[], recorded);
+    let gone = Event::PageDestroyed { page: 1 };
+    let completed = Event::Completed { point: Point { slot: 0, batch: 1 } };
+    let write = || command("a", &[(1, 0..16, WRITE)]);
+    assert_eq!(complaints(&[PAGE, log(vec![bound(), write(), bound()])]), [""; 0]);
+    assert_eq!(complaints(&[PAGE, log(vec![bound()]), completed, gone.clone()]), [""; 0]);
+    assert_eq!(complaints(&[PAGE, log(vec![bound()]), gone.clone()]).len(), 1);
+    assert_eq!(complaints(&[PAGE, gone, log(vec![bound()])]).len(), 1);
+}
+
+#[test]
 fn checker_complains_of_staging_written_under_a_copy_that_reads_it() {
     let submit = batch(0, 0, 1, &[], vec![command("copy", &[(1, 0..16, READ)])]);
     let write = Event::HostWrite { page: 1, start: 8, end: 9 };

@@ -29,7 +29,7 @@ fn roomy() -> ModuleLimits {
 }
 
 fn source(code: &[u8]) -> KernelSource<'_> {
-    KernelSource { code, entry: "main", constants: &[], label: "test", trusted: false }
+    KernelSource { code, entry: "main", constants: &[], label: "test", trusted: false, declares_uses: false }
 }
 
 #[track_caller]
@@ -308,6 +308,92 @@ fn only_storage_buffers_are_bound() {
     assert_eq!(accepted(&load("unused_image")).info.bindings.len(), 1);
 }
 
+/// With the flag that launches declare their uses.
+fn reaching(code: &[u8], limits: &ModuleLimits, constants: &[(u32, u32)]) -> Result<Module, Rejected> {
+    inspect(&KernelSource { declares_uses: true, constants, ..source(code) }, limits)
+}
+
+#[test]
+fn memory_is_reached_by_address_where_launches_declare_their_uses() {
+    for (name, access, push_size) in [("address", Access::Read, 0), ("list", Access::Write, 12)] {
+        rejected(&load(name), Code::Unsupported, "by address");
+        let Module { info, needs, .. } = reaching(&load(name), &roomy(), &[]).unwrap();
+        assert_eq!((info.bindings[0].access, info.push_size), (access, push_size), "{name}");
+        let fault = needs.check(|feature| feature != Feature::BufferDeviceAddress).unwrap_err();
+        assert_eq!(fault.code, Code::Unsupported);
+        assert!(fault.message.contains("bufferDeviceAddress"), "{}", fault.message);
+        needs.check(|feature| feature == Feature::BufferDeviceAddress).unwrap();
+    }
+}
+
+#[test]
+fn the_addressing_model_alone_needs_the_device_to_have_addresses() {
+    // What a validator would refuse, from a caller who vouches for it.
+    const PHYSICAL_STORAGE_BUFFER_ADDRESSES: u32 = 5347;
+    let code = edited(&load("list"), |op, words| {
+        if op == OP_CAPABILITY && words[1] == PHYSICAL_STORAGE_BUFFER_ADDRESSES {
+            words.clear();
+        }
+    });
+    let source = KernelSource { declares_uses: true, trusted: true, ..source(&code) };
+    let needs = inspect(&source, &roomy()).unwrap().needs;
+    assert!(needs.check(|feature| feature != Feature::BufferDeviceAddress).is_err());
+    refused(inspect(&KernelSource { declares_uses: false, ..source }, &roomy()), Code::Unsupported, "by address");
+}
+
+#[test]
+fn each_element_of_an_array_of_buffers_is_a_binding() {
+    let code = load("arrays");
+    let places = |info: &KernelInfo| -> Vec<(u32, u32, u32, Access)> {
+        info.bindings.iter().map(|b| (b.set, b.binding, b.element, b.access)).collect()
+    };
+    let Module { info, needs, .. } = reaching(&code, &roomy(), &[]).unwrap();
+    let expected = [
+        (0, 0, 0, Access::Read),
+        (0, 0, 1, Access::Read),
+        // Stored, but in which of them is not known.
+        (0, 1, 0, Access::MayWrite),
+        (0, 1, 1, Access::MayWrite),
+        (0, 1, 2, Access::MayWrite),
+        (0, 4, 0, Access::Write),
+        (1, 0, 0, Access::ReadWrite),
+    ];
+    assert_eq!(places(&info), expected);
+    assert_eq!(&*info.bindings[4].name, "targets");
+    let feature = Feature::ShaderStorageBufferArrayNonUniformIndexing;
+    assert!(needs.check(|other| other != feature).unwrap_err().message.contains("NonUniformIndexing"));
+    let longer = reaching(&code, &roomy(), &[(0, 5)]).unwrap().info;
+    assert_eq!(longer.bindings.len(), 9);
+    refused(reaching(&code, &roomy(), &[(0, 0)]), Code::InvalidShader, "no elements");
+}
+
+#[test]
+fn arrays_of_buffers_are_held_to_the_limits() {
+    let code = load("arrays");
+    let limits = ModuleLimits { max_bindings: 6, ..roomy() };
+    let few = refused(reaching(&code, &limits, &[]), Code::LimitExceeded, "binds 7 buffers; the device binds 6");
+    assert_eq!(few.info.unwrap().bindings.len(), 6);
+    // However many a constant asks for, no more are listed than the device binds.
+    let many = refused(reaching(&code, &roomy(), &[(0, u32::MAX)]), Code::LimitExceeded, "binds 4294967299 buffers");
+    assert_eq!(many.info.unwrap().bindings.len(), 16);
+}
+
+#[test]
+fn what_declared_uses_do_not_help() {
+    for (name, words) in [
+        ("image", "\"picture\" is an image"),
+        ("sampled", "\"picture\" is an image with a sampler"),
+        ("texel", "\"texels\" is a texel buffer"),
+        ("uniform", "\"settings\" is a uniform buffer"),
+        ("runtime_array", "RuntimeDescriptorArray"),
+    ] {
+        refused(reaching(&load(name), &roomy(), &[]), Code::Unsupported, words);
+    }
+    let kept = reaching(&load("scale"), &roomy(), &[]).unwrap();
+    assert_eq!(kept.info, accepted(&load("scale")).info);
+    assert_eq!(reaching(&load("array"), &roomy(), &[]).unwrap().info.bindings.len(), 2);
+}
+
 #[test]
 fn bytes_that_are_no_module_are_named_for_what_they_are() {
     let code = load("scale");
@@ -470,12 +556,12 @@ fn mutants_are_refused_with_a_reason_or_are_valid() {
 fn nothing_panics_without_the_validator_in_front() {
     let mut numbers = Numbers(2);
     let trusted = |code: &[u8]| {
-        if let Err(rejected) = inspect(&KernelSource { trusted: true, ..source(code) }, &roomy()) {
+        if let Err(rejected) = inspect(&KernelSource { trusted: true, declares_uses: true, ..source(code) }, &roomy()) {
             let gave_up = rejected.fault.message.contains("the parser gave up");
             assert!(!gave_up, "a panic was caught on the way");
         }
     };
-    for name in ["scale", "specialized", "pointers", "push", "two_entries", "scale_old_style"] {
+    for name in ["scale", "specialized", "pointers", "push", "two_entries", "scale_old_style", "arrays", "list"] {
         let code = load(name);
         let words = to_words(&code);
         for _ in 0..300 {

@@ -109,7 +109,8 @@ fn at(page: &Arc<Page>, offset: u64, size: u64) -> Binding<'_, Page> {
 }
 
 fn kernel(backend: &Backend, code: &[u8], constants: &[(u32, u32)]) -> (Arc<Kernel>, KernelInfo) {
-    let source = KernelSource { code, entry: "main", constants, label: "test kernel", trusted: false };
+    let source =
+        KernelSource { code, entry: "main", constants, label: "test kernel", trusted: false, declares_uses: false };
     let (kernel, info) = backend.kernel_create(&source).expect("a kernel");
     (Arc::new(kernel), info)
 }
@@ -436,7 +437,8 @@ fn a_module_that_cannot_be_used_says_why() {
         let backend = device(Disabled::default());
         let good: &[u8] = include_bytes!("vulkan_backend/scale.spv");
         for (code, entry) in [(&good[..good.len() / 2], "main"), (&[], "main"), (good, "missing"), (good, "ma\0in")] {
-            let source = KernelSource { code, entry, constants: &[], label: "bad", trusted: false };
+            let source =
+                KernelSource { code, entry, constants: &[], label: "bad", trusted: false, declares_uses: false };
             let fault = backend.kernel_create(&source).err().expect("refused").fault;
             assert_eq!(fault.code, Code::InvalidShader, "{fault:?}");
             assert!(!fault.message.is_empty());

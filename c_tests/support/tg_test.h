@@ -105,6 +105,9 @@ extern struct test_log test_log;
 bool test_log_has(const char *part); /* some event's message holds it */
 /* Validation messages are part of this test. */
 void test_allow_validation(void);
+/* Synchronization validation takes all of a bound range as touched, whatever part the launch declares; where work on
+ * parts of one range goes without a barrier, its messages are as they should be. */
+void test_allow_hazards(void);
 
 /* How often a loop runs: `rounds`, or fewer under a sanitizer or where TG_TEST_ROUNDS says so. */
 unsigned test_rounds(unsigned rounds);

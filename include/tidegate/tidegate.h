@@ -389,6 +389,11 @@ typedef struct tg_claim {
 #define TG_FEATURE_DEVICE_FAULT (1 << 6)
 /** Labels of launches show in debug tools (VK_EXT_debug_utils). */
 #define TG_FEATURE_DEBUG_LABELS (1 << 7)
+/**
+ * Buffers have addresses (bufferDeviceAddress): tg_buffer_info::address tells them, and kernels with
+ * TG_KERNEL_DECLARES_USES may reach memory by them.
+ */
+#define TG_FEATURE_BUFFER_ADDRESSES (1 << 8)
 
 /** What a device is. From tg_device_describe, the members from `features` on are 0: they depend on the descriptor. */
 typedef struct tg_device_info {
@@ -426,7 +431,10 @@ typedef struct tg_device_info {
     uint64_t other_heap_size;
     /** TG_FEATURE_* added together. */
     uint64_t features;
-    /** One of TG_CONTAINMENT_*: what a kernel that runs past its slice can spoil. */
+    /**
+     * One of TG_CONTAINMENT_*: what a kernel that runs past its slice can spoil. It says nothing of kernels with
+     * TG_KERNEL_DECLARES_USES.
+     */
     uint32_t containment;
     /** Queues that the slots are spread over. */
     uint32_t queues;
@@ -967,6 +975,13 @@ typedef struct tg_buffer_info {
     size_t label_size;
     /** The caller's name, cut at 128 bytes. */
     char label[TG_LABEL_CAPACITY];
+    /**
+     * Where a kernel with TG_KERNEL_DECLARES_USES that is handed an address finds the first byte
+     * (vkGetBufferDeviceAddress); a multiple of 16. Good until the buffer is destroyed or the device is lost. 0 when
+     * there is none: the device lacks TG_FEATURE_BUFFER_ADDRESSES or is lost, the buffer is a token, or it has no memory
+     * (then a launch that names it in `extra` is skipped on its root, so the 0 is never followed).
+     */
+    uint64_t address;
 } tg_buffer_info;
 
 /** Every member of tg_buffer_info at its default. */
@@ -980,7 +995,8 @@ typedef struct tg_buffer_info {
     /* stream */ 0, \
     /* tag */ 0, \
     /* label_size */ 0, \
-    /* label */ "" \
+    /* label */ "", \
+    /* address */ 0 \
 }
 
 /**
@@ -1297,10 +1313,28 @@ TG_API tg_result tg_read_release(tg_device dev, tg_read read);
 /* Kernel ---------------------------------------------------------------------------------------------------------- */
 
 /**
- * The caller vouches for the module: it is parsed and reflected, but not validated, and its launches declare in
- * `extra` what it reaches without binding it. A module that breaks Vulkan's rules may then crash the driver.
+ * The caller vouches for the module: it is parsed and reflected, but not validated. A module that breaks Vulkan's
+ * rules may then crash the driver.
  */
 #define TG_KERNEL_TRUSTED (1 << 0)
+/**
+ * Launches of the kernel declare in `extra` what it reaches without binding it. Modules that reach memory the library
+ * cannot see are TG_ERROR_UNSUPPORTED without it. With it a module may
+ *
+ * - reach memory by address (PhysicalStorageBufferAddresses; TG_ERROR_UNSUPPORTED where the device lacks
+ *   TG_FEATURE_BUFFER_ADDRESSES). The bytes it reaches by address are exactly those in `extra`: nothing else is ordered
+ *   against it, checked before it, claimed or released after it, and without `extra` it reaches none. A buffer's
+ *   address is tg_buffer_info::address.
+ * - bind arrays of storage buffers whose length is constant. Each element is a binding of its own
+ *   (tg_binding_info::element). Which elements are touched cannot be seen, so every one counts as what the module does
+ *   with any, and as TG_ACCESS_MAY_WRITE where it only stores; descriptor and launch override that as always, with
+ *   TG_ACCESS_NONE for elements that are not touched.
+ *
+ * Images, uniform buffers and arrays without a length stay unsupported. No robust access of the driver holds such a
+ * kernel: a wrong address, or an index past the end of an array, reads or spoils any memory of the process, ends it (on
+ * software drivers) or loses the device. What it spoils is not tracked.
+ */
+#define TG_KERNEL_DECLARES_USES (1 << 1)
 
 /** A specialization constant. Never grows. */
 typedef struct tg_constant {
@@ -1374,8 +1408,8 @@ typedef struct tg_binding_info {
      * declared is the caller's word that the bound slice is what the kernel writes.
      */
     uint32_t access;
-    /** 0. */
-    uint32_t reserved;
+    /** Which element of an array of buffers (TG_KERNEL_DECLARES_USES); 0 where the binding is one buffer. */
+    uint32_t element;
     /** Bytes of `name`, the NUL not counted. */
     size_t name_size;
     /** The variable's name in the module, where it has one; cut at 128 bytes. */
@@ -1387,7 +1421,7 @@ typedef struct tg_binding_info {
     /* set */ 0, \
     /* binding */ 0, \
     /* access */ 0, \
-    /* reserved */ 0, \
+    /* element */ 0, \
     /* name_size */ 0, \
     /* name */ "" \
 }
@@ -1397,8 +1431,8 @@ typedef struct tg_kernel_info {
     /** sizeof(tg_kernel_info). */
     size_t struct_size;
     /**
-     * In: an array for the bindings, or NULL. It is filled in the order of (set, binding), which is the order of a
-     * launch's bindings.
+     * In: an array for the bindings, or NULL. It is filled in the order of (set, binding, element), which is the order of
+     * a launch's bindings.
      */
     tg_binding_info *bindings;
     /** In: elements of `bindings`; 0 asks for the count only. */
@@ -1453,7 +1487,8 @@ typedef struct tg_kernel_info {
  *        failure has no handle to give: TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live kernels.)
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for NULL code; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
  *          TG_ERROR_STALE_HANDLE for dev; TG_ERROR_INVALID_SHADER (the report has the validator's words);
- *          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see;
+ *          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see
+ *          (TG_KERNEL_DECLARES_USES);
  *          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;
  *          TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Holds no other thread up.
@@ -1529,8 +1564,8 @@ typedef struct tg_launch_desc {
     /** Elements of `bindings`; as many as the kernel has. */
     size_t binding_count;
     /**
-     * Bytes that the kernel reaches but does not bind, or the part of a TG_ACCESS_NONE binding that it touches;
-     * tokens among them. TG_ACCESS_AUTO is not accepted. May be NULL when there are none.
+     * Bytes that the kernel reaches but does not bind (TG_KERNEL_DECLARES_USES), or the part of a TG_ACCESS_NONE binding
+     * that it touches; tokens among them. TG_ACCESS_AUTO is not accepted. May be NULL when there are none.
      */
     const tg_use *extra;
     /** Elements of `extra`. */

@@ -63,7 +63,15 @@ impl<B: Backend> Device<B> {
             if core.failures.is_lost() {
                 core.reconcile(entry.block);
             }
-            let claims = &core.memory.blocks[entry.block].claims;
+            let Block { claims, place, .. } = &core.memory.blocks[entry.block];
+            let address = match place {
+                // A lost device has none any more.
+                Some(place) if !core.failures.is_lost() => {
+                    let page = self.backend.page_device_address(core.memory.pages.page(place.page));
+                    if page == 0 { 0 } else { page + place.offset }
+                }
+                _ => 0,
+            };
             Ok(BufferInfo {
                 size: entry.size,
                 memory: match entry.purpose {
@@ -73,6 +81,7 @@ impl<B: Backend> Device<B> {
                 stream: entry.stream,
                 allocated: claims.is_allocated(),
                 claimed: claims.is_claimed(),
+                address,
                 label: text(format_args!("{}", claims.name.label)),
                 tag: entry.tag,
             })

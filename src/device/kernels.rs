@@ -144,6 +144,7 @@ impl<B: Backend> Device<B> {
             constants: desc.constants,
             label: desc.label,
             trusted: desc.trusted,
+            declares_uses: desc.declares_uses,
         })
     }
 }

@@ -72,7 +72,9 @@ impl<B: Backend> Core<B> {
                 return Err(fault);
             }
             let mut bindings = Bindings::<B>::new();
-            let for_host = bind(store.memory, limits, &uses[..desc.bindings.len()], &mut bindings)?;
+            let (bound, beside) = uses.split_at(desc.bindings.len());
+            let mut for_host = bind(store.memory, limits, bound, &mut bindings)?;
+            for_host |= beside.iter().any(|u| u.access.writes() && store.memory.is_host_visible(u.bytes.block));
             let grid = match desc.grid {
                 LaunchGrid::Indirect(_) => Grid::Indirect(counts(store.memory, uses)?),
                 LaunchGrid::Groups(_) | LaunchGrid::Threads(_) => Grid::Groups(groups),

@@ -5,7 +5,7 @@ use super::{Core, Device, Handle, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{Access, BlockKey, Bytes, FailureStore, Point, Use, Work};
-use crate::memory::{Block, Hazards, Mark, MemoryKind, Place, Purpose};
+use crate::memory::{Block, Hazards, Mark, Place, Purpose};
 use crate::stream::backend::Binding;
 use crate::stream::{Backend, Command, Need};
 use smallvec::SmallVec;
@@ -75,7 +75,7 @@ impl<B: Backend> Device<B> {
             let work = core.work("tg_buffer_write", &name, stream);
             core.write_step(slot, &work, &uses, |core, need| {
                 let staging = staged.clone()?;
-                let (place, for_host) = (core.place_of(to)?, core.for_host(to.block));
+                let (place, for_host) = (core.place_of(to)?, core.memory.is_host_visible(to.block));
                 let mark = core.record_copy(backend, slot, need, for_host, (place, to.start), (staging, 0), size)?;
                 core.staging.push_back((mark.point, staging));
                 enqueued = true;
@@ -182,7 +182,7 @@ impl<B: Backend> Device<B> {
                 core.has_room()?;
                 let size = to.end - to.start;
                 let (source, place) = (core.place_of(from)?, core.place_of(to)?);
-                let for_host = core.for_host(to.block);
+                let for_host = core.memory.is_host_visible(to.block);
                 let (place, source) = ((place, to.start), (source, from.start));
                 let mark = core.record_copy(backend, slot, &need, for_host, place, source, size)?;
                 core.memory.mark(&uses, mark);
@@ -230,7 +230,7 @@ impl<B: Backend> Device<B> {
             let work = core.work("tg_buffer_fill", &name, stream);
             core.write_step(slot, &work, &uses, |core, need| {
                 let place = core.place_of(to)?;
-                let for_host = core.for_host(to.block);
+                let for_host = core.memory.is_host_visible(to.block);
                 let staged = staged.clone().transpose()?;
                 let Core { memory, streams, staging, .. } = core;
                 let page = memory.pages.page(place.page);
@@ -300,12 +300,6 @@ impl<B: Backend> Core<B> {
     pub(super) fn place_of(&self, bytes: Bytes) -> std::result::Result<Place, Fault> {
         let place = self.memory.blocks.get(bytes.block).and_then(|block| block.place);
         place.ok_or_else(|| Fault::new(Code::Internal, "bytes without a place"))
-    }
-
-    /// Whether the host may read the block's memory directly.
-    pub(super) fn for_host(&self, block: BlockKey) -> bool {
-        let place = self.memory.blocks.get(block).and_then(|block| block.place);
-        place.is_some_and(|place| self.memory.pages.purpose(place.page).kind() != MemoryKind::Device)
     }
 
     /// Work that writes: lost, flushed for, skipped, or recorded, and then marked.

@@ -84,6 +84,8 @@ pub struct KernelDesc<'a> {
     pub tag: u64,
     /// Skip validation.
     pub trusted: bool,
+    /// Its launches declare as `extra` what it reaches without binding it.
+    pub declares_uses: bool,
 }
 
 /// How many work groups a launch runs.
@@ -144,6 +146,8 @@ pub struct BufferInfo {
     pub allocated: bool,
     /// Some byte is claimed, as far as is known without waiting.
     pub claimed: bool,
+    /// Where kernels that are handed an address find it; 0 when there is no such place.
+    pub address: u64,
     /// The caller's name.
     pub label: Text,
     /// The caller's number.

@@ -71,6 +71,11 @@ pub struct tg_buffer_info {
     pub label_size: usize,
     /// The caller's name, cut at 128 bytes.
     pub label: [c_char; TG_LABEL_CAPACITY],
+    /// Where a kernel with TG_KERNEL_DECLARES_USES that is handed an address finds the first byte
+    /// (vkGetBufferDeviceAddress); a multiple of 16. Good until the buffer is destroyed or the device is lost. 0 when
+    /// there is none: the device lacks TG_FEATURE_BUFFER_ADDRESSES or is lost, the buffer is a token, or it has no memory
+    /// (then a launch that names it in `extra` is skipped on its root, so the 0 is never followed).
+    pub address: u64,
 }
 
 versioned!(tg_buffer_desc to size, tg_buffer_info to size);
@@ -193,6 +198,7 @@ pub unsafe extern "C" fn tg_buffer_get_info(dev: tg_device, buffer: tg_buffer, o
             tag: info.tag,
             label_size,
             label,
+            address: info.address,
         });
         Ok(())
     })

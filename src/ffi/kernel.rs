@@ -10,9 +10,25 @@ use crate::error::Result;
 use crate::failure::Access;
 use std::ffi::{c_char, c_void};
 
-/// The caller vouches for the module: it is parsed and reflected, but not validated, and its launches declare in
-/// `extra` what it reaches without binding it. A module that breaks Vulkan's rules may then crash the driver.
+/// The caller vouches for the module: it is parsed and reflected, but not validated. A module that breaks Vulkan's
+/// rules may then crash the driver.
 pub const TG_KERNEL_TRUSTED: u64 = 1 << 0;
+/// Launches of the kernel declare in `extra` what it reaches without binding it. Modules that reach memory the library
+/// cannot see are TG_ERROR_UNSUPPORTED without it. With it a module may
+///
+/// - reach memory by address (PhysicalStorageBufferAddresses; TG_ERROR_UNSUPPORTED where the device lacks
+///   TG_FEATURE_BUFFER_ADDRESSES). The bytes it reaches by address are exactly those in `extra`: nothing else is ordered
+///   against it, checked before it, claimed or released after it, and without `extra` it reaches none. A buffer's
+///   address is tg_buffer_info::address.
+/// - bind arrays of storage buffers whose length is constant. Each element is a binding of its own
+///   (tg_binding_info::element). Which elements are touched cannot be seen, so every one counts as what the module does
+///   with any, and as TG_ACCESS_MAY_WRITE where it only stores; descriptor and launch override that as always, with
+///   TG_ACCESS_NONE for elements that are not touched.
+///
+/// Images, uniform buffers and arrays without a length stay unsupported. No robust access of the driver holds such a
+/// kernel: a wrong address, or an index past the end of an array, reads or spoils any memory of the process, ends it (on
+/// software drivers) or loses the device. What it spoils is not tracked.
+pub const TG_KERNEL_DECLARES_USES: u64 = 1 << 1;
 
 /// A specialization constant. Never grows.
 #[repr(C)]
@@ -68,8 +84,8 @@ pub struct tg_binding_info {
     /// TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says. A TG_ACCESS_WRITE that nobody
     /// declared is the caller's word that the bound slice is what the kernel writes.
     pub access: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Which element of an array of buffers (TG_KERNEL_DECLARES_USES); 0 where the binding is one buffer.
+    pub element: u32,
     /// Bytes of `name`, the NUL not counted.
     pub name_size: usize,
     /// The variable's name in the module, where it has one; cut at 128 bytes.
@@ -83,8 +99,8 @@ pub struct tg_binding_info {
 pub struct tg_kernel_info {
     /// sizeof(tg_kernel_info).
     pub struct_size: usize,
-    /// In: an array for the bindings, or NULL. It is filled in the order of (set, binding), which is the order of a
-    /// launch's bindings.
+    /// In: an array for the bindings, or NULL. It is filled in the order of (set, binding, element), which is the order of
+    /// a launch's bindings.
     pub bindings: *mut tg_binding_info,
     /// In: elements of `bindings`; 0 asks for the count only.
     pub binding_capacity: usize,
@@ -126,7 +142,8 @@ const ENTRY: usize = 1024;
 ///        failure has no handle to give: TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live kernels.)
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for NULL code; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
 ///          TG_ERROR_STALE_HANDLE for dev; TG_ERROR_INVALID_SHADER (the report has the validator's words);
-///          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see;
+///          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see
+///          (TG_KERNEL_DECLARES_USES);
 ///          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;
 ///          TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Holds no other thread up.
@@ -152,7 +169,7 @@ pub unsafe extern "C" fn tg_kernel_create(
 unsafe fn with_described<R>(desc: *const tg_kernel_desc, then: impl FnOnce(&KernelDesc<'_>) -> Result<R>) -> Result<R> {
     // SAFETY: the same contract.
     let desc = unsafe { structs::read(desc, "desc") }?;
-    let flags = flags(desc.flags, TG_KERNEL_TRUSTED, "desc.flags")?;
+    let flags = flags(desc.flags, TG_KERNEL_TRUSTED | TG_KERNEL_DECLARES_USES, "desc.flags")?;
     if desc.code.is_null() {
         return Err(misuse("desc.code", format_args!("the code is NULL")));
     }
@@ -188,6 +205,7 @@ unsafe fn with_described<R>(desc: *const tg_kernel_desc, then: impl FnOnce(&Kern
         label: label.as_str(),
         tag: desc.tag,
         trusted: flags & TG_KERNEL_TRUSTED != 0,
+        declares_uses: flags & TG_KERNEL_DECLARES_USES != 0,
     })
 }
 
@@ -255,7 +273,7 @@ pub unsafe extern "C" fn tg_kernel_get_info(dev: tg_device, kernel: tg_kernel, o
                 set: from.set,
                 binding: from.binding,
                 access: access_number(from.access),
-                reserved: 0,
+                element: from.element,
                 name_size,
                 name,
             };

@@ -32,8 +32,8 @@ pub struct tg_launch_desc {
     pub bindings: *const tg_use,
     /// Elements of `bindings`; as many as the kernel has.
     pub binding_count: usize,
-    /// Bytes that the kernel reaches but does not bind, or the part of a TG_ACCESS_NONE binding that it touches;
-    /// tokens among them. TG_ACCESS_AUTO is not accepted. May be NULL when there are none.
+    /// Bytes that the kernel reaches but does not bind (TG_KERNEL_DECLARES_USES), or the part of a TG_ACCESS_NONE binding
+    /// that it touches; tokens among them. TG_ACCESS_AUTO is not accepted. May be NULL when there are none.
     pub extra: *const tg_use,
     /// Elements of `extra`.
     pub extra_count: usize,

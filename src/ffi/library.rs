@@ -53,6 +53,9 @@ pub const TG_FEATURE_MEMORY_BUDGET: u64 = 1 << 5;
 pub const TG_FEATURE_DEVICE_FAULT: u64 = 1 << 6;
 /// Labels of launches show in debug tools (VK_EXT_debug_utils).
 pub const TG_FEATURE_DEBUG_LABELS: u64 = 1 << 7;
+/// Buffers have addresses (bufferDeviceAddress): tg_buffer_info::address tells them, and kernels with
+/// TG_KERNEL_DECLARES_USES may reach memory by them.
+pub const TG_FEATURE_BUFFER_ADDRESSES: u64 = 1 << 8;
 
 /// What a device is. From tg_device_describe, the members from `features` on are 0: they depend on the descriptor.
 #[repr(C)]
@@ -93,7 +96,8 @@ pub struct tg_device_info {
     pub other_heap_size: u64,
     /// TG_FEATURE_* added together.
     pub features: u64,
-    /// One of TG_CONTAINMENT_*: what a kernel that runs past its slice can spoil.
+    /// One of TG_CONTAINMENT_*: what a kernel that runs past its slice can spoil. It says nothing of kernels with
+    /// TG_KERNEL_DECLARES_USES.
     pub containment: u32,
     /// Queues that the slots are spread over.
     pub queues: u32,

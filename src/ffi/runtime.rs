@@ -118,6 +118,7 @@ fn features(info: &BackendInfo) -> u64 {
         (info.memory_budget, TG_FEATURE_MEMORY_BUDGET),
         (info.device_fault, TG_FEATURE_DEVICE_FAULT),
         (info.debug_labels, TG_FEATURE_DEBUG_LABELS),
+        (info.buffer_addresses, TG_FEATURE_BUFFER_ADDRESSES),
     ]
     .into_iter()
     .filter_map(|(on, feature)| on.then_some(feature))

@@ -10,6 +10,7 @@ use crate::code::Code;
 use crate::error::Fault;
 use offset_allocator::{Allocation, Allocator};
 use slotmap::{SlotMap, new_key_type};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 new_key_type! {
@@ -71,6 +72,8 @@ struct Page<P> {
     live: u32,
     /// What freed blocks left behind.
     residue: Hazards,
+    /// The latest work of each slot that binds some of it without touching it.
+    bound: SmallVec<[Mark; 2]>,
 }
 
 /// How much may be taken, and in which pieces.
@@ -251,7 +254,15 @@ impl<S: PageSource> Pages<S> {
         let units = (size / self.limits.block_alignment) as u32;
         let space = if whole { None } else { Some(Allocator::with_max_allocs(units, units.min(MAX_BLOCKS))) };
         let residue = Hazards::default();
-        let key = self.pages.insert(Page { page: Arc::new(page), purpose, size, space, live: 0, residue });
+        let key = self.pages.insert(Page {
+            page: Arc::new(page),
+            purpose,
+            size,
+            space,
+            live: 0,
+            residue,
+            bound: SmallVec::new(),
+        });
         self.by_purpose[purpose.index()].push(key);
         self.usage[kind as usize].reserved += size;
         let part_of = |page: &mut Page<S::Page>| match &mut page.space {
@@ -284,6 +295,15 @@ impl<S: PageSource> Pages<S> {
         left.min(source.budget(kind).unwrap_or(u64::MAX))
     }
 
+    /// Records that work binds a part of the page and touches none of it: the page stays until it is over.
+    pub fn bind(&mut self, key: PageKey, mark: Mark) {
+        let bound = &mut self.pages[key].bound;
+        match bound.iter_mut().find(|earlier| earlier.point.slot == mark.point.slot) {
+            Some(earlier) => *earlier = mark,
+            None => bound.push(mark),
+        }
+    }
+
     /// Gives a block back; what is still running on it stays in the page.
     pub fn free(&mut self, place: Place, mut hazards: Hazards) {
         let page = &mut self.pages[place.page];
@@ -312,7 +332,7 @@ impl<S: PageSource> Pages<S> {
             .filter(|(_, page)| {
                 let mut done = true;
                 hazard::conflicts(&page.residue, 0, u64::MAX, true, |mark| done &= complete(mark));
-                done
+                done && page.bound.iter().all(|mark| complete(*mark))
             })
             .map(|(key, _)| key)
             .collect();

@@ -32,6 +32,8 @@ pub trait PageSource {
     fn page_invalidate(&self, page: &Self::Page, offset: u64, size: u64) -> Result<(), Fault>;
     /// Shows work submitted afterwards what the host wrote there.
     fn page_flush(&self, page: &Self::Page, offset: u64, size: u64) -> Result<(), Fault>;
+    /// Where kernels that are handed an address find the first byte of a page; 0 where the device gives no addresses.
+    fn page_device_address(&self, page: &Self::Page) -> u64;
     /// Bytes the driver says are still to be had for `kind`, where it says so.
     fn budget(&self, kind: MemoryKind) -> Option<u64>;
 }

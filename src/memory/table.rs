@@ -3,7 +3,7 @@
 use super::handle::{Handle, HandleKind, HandleTable};
 use super::hazard::{self, Hazards, Mark};
 use super::pages::{PageLimits, Pages, Place, Purpose};
-use super::source::PageSource;
+use super::source::{MemoryKind, PageSource};
 use crate::error::Fault;
 use crate::failure::{BlockKey, Blocks, Claims, Use};
 use slotmap::SlotMap;
@@ -78,15 +78,24 @@ impl<S: PageSource> Memory<S> {
         }
     }
 
-    /// Records that work uses the bytes.
+    /// Whether the host may read the block's memory, or write it, directly.
+    pub fn is_host_visible(&self, block: BlockKey) -> bool {
+        let place = self.blocks.get(block).and_then(|block| block.place.as_ref());
+        place.is_some_and(|place| self.pages.purpose(place.page).kind() != MemoryKind::Device)
+    }
+
+    /// Records that work uses the bytes. What is bound and not touched comes after nothing, but must stay there.
     pub fn mark(&mut self, uses: &[Use], mark: Mark) {
         for u in uses {
-            let writes = u.access.writes();
-            if (writes || u.access.needs_bytes())
-                && let Some(block) = self.blocks.get_mut(u.bytes.block)
-                && block.place.is_some()
+            if let Some(block) = self.blocks.get_mut(u.bytes.block)
+                && let Some(place) = &block.place
             {
-                hazard::record(&mut block.hazards, u.bytes.start, u.bytes.end, writes, mark);
+                let writes = u.access.writes();
+                if writes || u.access.needs_bytes() {
+                    hazard::record(&mut block.hazards, u.bytes.start, u.bytes.end, writes, mark);
+                } else {
+                    self.pages.bind(place.page, mark);
+                }
             }
         }
     }

@@ -98,7 +98,7 @@ pub struct External {
 /// What a kernel is, as the module and the device say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelInfo {
-    /// Bindings ordered by (set, binding); a launch passes its uses in this order.
+    /// Bindings ordered by (set, binding, element); a launch passes its uses in this order.
     pub bindings: Vec<BindingInfo>,
     /// Work group size after specialization.
     pub group_size: [u32; 3],
@@ -113,10 +113,12 @@ pub struct BindingInfo {
     pub set: u32,
     /// Binding number in the set.
     pub binding: u32,
+    /// Which element of an array of buffers; 0 where the binding is one buffer.
+    pub element: u32,
     /// What the module does with it.
     pub access: Access,
-    /// The variable's name in the module, or empty.
-    pub name: Box<str>,
+    /// The variable's name in the module, or empty; the elements of an array share one.
+    pub name: Arc<str>,
 }
 
 /// What a kernel is made from.
@@ -131,6 +133,8 @@ pub struct KernelSource<'a> {
     pub label: &'a str,
     /// The caller vouches for the module: it is parsed and reflected but not validated.
     pub trusted: bool,
+    /// Launches declare what the kernel reaches without binding it, so it may reach memory that cannot be seen.
+    pub declares_uses: bool,
 }
 
 /// Why a kernel cannot run, and what its module still says of its bindings (R8).

@@ -74,6 +74,7 @@ impl Gpu {
         let s: &ShaderFeatures = &probed.shader;
         let core = vk::PhysicalDeviceFeatures::default()
             .robust_buffer_access(true)
+            .shader_storage_buffer_array_dynamic_indexing(s.buffer_arrays)
             .shader_float64(s.float64)
             .shader_int64(s.int64)
             .shader_int16(s.int16);
@@ -93,6 +94,8 @@ impl Gpu {
             .shader_float16(s.float16)
             .shader_int8(s.int8)
             .scalar_block_layout(s.scalar_block_layout)
+            .buffer_device_address(s.buffer_device_address)
+            .shader_storage_buffer_array_non_uniform_indexing(s.buffer_arrays_non_uniform)
             .shader_subgroup_extended_types(s.subgroup_extended_types)
             .vulkan_memory_model(s.memory_model)
             .vulkan_memory_model_device_scope(s.memory_model_device_scope);

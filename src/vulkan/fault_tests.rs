@@ -214,6 +214,7 @@ fn whole_run(disabled: Disabled) -> Result<(), Fault> {
             constants: &[],
             label: "stray",
             trusted: false,
+            declares_uses: false,
         })
         .map_err(plain)?;
     let kernel = Arc::new(kernel);

@@ -18,7 +18,7 @@ static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 /// Bindings beyond this many allocate while a launch is recorded.
 const INLINE_BINDINGS: usize = 16;
 
-/// Bindings with consecutive numbers in one set: a single write covers them.
+/// Bindings with consecutive numbers in one set, each with all its elements: a single write covers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) set: u32,
@@ -27,14 +27,15 @@ pub(super) struct Run {
     count: usize,
 }
 
-/// The shape of a kernel's bindings.
+/// The shape of a kernel's bindings; one that has several buffers is there as often, one after another.
 fn runs(bindings: &[(u32, u32)]) -> SmallVec<[Run; 4]> {
     let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
+    let mut before = None;
     for (i, &(set, binding)) in bindings.iter().enumerate() {
+        let goes_on = before.is_some_and(|(s, b)| s == set && (b == binding || u64::from(b) + 1 == u64::from(binding)));
+        before = Some((set, binding));
         match runs.last_mut() {
-            Some(run) if run.set == set && u64::from(run.first_binding) + run.count as u64 == u64::from(binding) => {
-                run.count += 1;
-            }
+            Some(run) if goes_on => run.count += 1,
             _ => runs.push(Run { set, first_binding: binding, first: i, count: 1 }),
         }
     }
@@ -97,13 +98,13 @@ impl Kernel {
 
     fn add_set_layout(&mut self, set: u32, numbers: &[(u32, u32)]) -> Result<(), Fault> {
         let bindings: SmallVec<[vk::DescriptorSetLayoutBinding<'_>; INLINE_BINDINGS]> = numbers
-            .iter()
-            .filter(|n| n.0 == set)
-            .map(|n| {
+            .chunk_by(|one, next| one == next)
+            .filter(|elements| elements[0].0 == set)
+            .map(|elements| {
                 vk::DescriptorSetLayoutBinding::default()
-                    .binding(n.1)
+                    .binding(elements[0].1)
                     .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-                    .descriptor_count(1)
+                    .descriptor_count(elements.len() as u32)
                     .stage_flags(vk::ShaderStageFlags::COMPUTE)
             })
             .collect();
@@ -265,5 +266,15 @@ mod tests {
         assert_eq!(runs(&[(0, 0), (0, 1), (0, 2)])[..], [run(0, 0, 0, 3)]);
         assert_eq!(runs(&[(0, 1), (0, 3), (0, 4), (2, 5)])[..], [run(0, 1, 0, 1), run(0, 3, 1, 2), run(2, 5, 3, 1)]);
         assert_eq!(runs(&[(0, u32::MAX), (1, 0)])[..], [run(0, u32::MAX, 0, 1), run(1, 0, 1, 1)]);
+    }
+
+    #[test]
+    fn the_elements_of_a_binding_stay_in_one_run() {
+        let run = |set, first_binding, first, count| Run { set, first_binding, first, count };
+        assert_eq!(runs(&[(0, 0), (0, 1), (0, 1), (0, 1), (0, 2)])[..], [run(0, 0, 0, 5)]);
+        assert_eq!(
+            runs(&[(0, 1), (0, 1), (0, 3), (1, 3), (1, 3)])[..],
+            [run(0, 1, 0, 2), run(0, 3, 2, 1), run(1, 3, 3, 2)]
+        );
     }
 }

@@ -21,12 +21,18 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
-    vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
-        | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
-        | vk::BufferUsageFlags::TRANSFER_DST.as_raw()
-        | vk::BufferUsageFlags::INDIRECT_BUFFER.as_raw(),
-);
+/// Any buffer may be asked for its address, so every page has one where the device gives them.
+fn usage(gpu: &Gpu) -> vk::BufferUsageFlags {
+    use vk::BufferUsageFlags as Usage;
+    let always = Usage::STORAGE_BUFFER | Usage::TRANSFER_SRC | Usage::TRANSFER_DST | Usage::INDIRECT_BUFFER;
+    match gpu.probed.shader.buffer_device_address {
+        true => always | Usage::SHADER_DEVICE_ADDRESS,
+        false => always,
+    }
+}
+
+/// What shaders take addresses to be multiples of unless they say otherwise.
+pub(super) const ADDRESS_ALIGNMENT: u64 = 16;
 
 /// Pages up to this size share allocations, because devices allow only a few thousand; larger ones have their own, so
 /// that giving one back gives its memory back.
@@ -111,11 +117,17 @@ pub struct Page {
     allocation: Option<Allocation>,
     size: u64,
     serial: u64,
+    /// Where shaders find it; 0 where the device gives no addresses.
+    address: u64,
     source: Source,
     memory: Arc<Memory>,
 }
 
 impl Page {
+    pub(super) fn device_address(&self) -> u64 {
+        self.address
+    }
+
     pub(super) fn buffer(&self) -> vk::Buffer {
         self.buffer
     }
@@ -180,7 +192,7 @@ impl Memory {
             device,
             physical_device: gpu.probed.physical,
             debug_settings,
-            buffer_device_address: false,
+            buffer_device_address: gpu.probed.shader.buffer_device_address,
             allocation_sizes: AllocationSizes::new(SHARED_BLOCK, SHARED_BLOCK),
         })
         .map_err(|error| Fault::new(Code::InitializationFailed, format!("the memory allocator: {error}")))?;
@@ -224,7 +236,7 @@ impl Memory {
             ));
         }
         let size = size.max(1).next_multiple_of(self.atom.max(4));
-        let info = vk::BufferCreateInfo::default().size(size).usage(USAGE);
+        let info = vk::BufferCreateInfo::default().size(size).usage(usage(&self.gpu));
         // SAFETY: the device is alive and the size is neither zero nor beyond its limits.
         let buffer = unsafe { self.gpu.raw.create_buffer(&info, None) }
             .map_err(|result| fault::fault(result, "vkCreateBuffer", format_args!("for a page of {size} bytes")))?;
@@ -233,6 +245,7 @@ impl Memory {
             allocation: None,
             size,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+            address: 0,
             source,
             memory: Arc::clone(self),
         };
@@ -240,7 +253,7 @@ impl Memory {
         // SAFETY: the buffer is alive.
         let mut requirements = unsafe { self.gpu.raw.get_buffer_memory_requirements(buffer) };
         requirements.memory_type_bits &= 1 << source.index;
-        requirements.alignment = requirements.alignment.max(self.atom.next_power_of_two());
+        requirements.alignment = requirements.alignment.max(self.atom.next_power_of_two()).max(ADDRESS_ALIGNMENT);
         requirements.size = requirements.size.next_multiple_of(self.atom);
         let scheme = if size > SHARED_UP_TO {
             AllocationScheme::DedicatedBuffer(buffer)
@@ -271,6 +284,11 @@ impl Memory {
         page.allocation = Some(allocation);
         bound
             .map_err(|result| fault::fault(result, "vkBindBufferMemory", format_args!("for a page of {size} bytes")))?;
+        if self.gpu.probed.shader.buffer_device_address {
+            let info = vk::BufferDeviceAddressInfo::default().buffer(buffer);
+            // SAFETY: the feature is on, and the buffer is bound to memory and was made to have an address.
+            page.address = unsafe { self.gpu.raw.get_buffer_device_address(&info) };
+        }
         Ok(page)
     }
 
@@ -369,7 +387,7 @@ fn allocation_fault(error: AllocationError, size: u64) -> Fault {
 
 /// Memory types that can back a page; the same for every size, so one small buffer tells.
 fn usable_types(gpu: &Gpu) -> Result<u32, Fault> {
-    let info = vk::BufferCreateInfo::default().size(64).usage(USAGE);
+    let info = vk::BufferCreateInfo::default().size(64).usage(usage(gpu));
     // SAFETY: the device is alive.
     let buffer = unsafe { gpu.raw.create_buffer(&info, None) }
         .map_err(|result| fault::fault(result, "vkCreateBuffer", "while choosing memory types"))?;

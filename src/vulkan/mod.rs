@@ -119,6 +119,8 @@ pub struct BackendInfo {
     pub validation: bool,
     /// Launches are labelled.
     pub debug_labels: bool,
+    /// Buffers have addresses that shaders can reach them by.
+    pub buffer_addresses: bool,
     /// This build has a validator that modules pass before the driver sees them.
     pub shader_validator: bool,
 }
@@ -198,6 +200,7 @@ impl Backend {
             device_fault: gpu.probed.device_fault,
             validation: options.validation,
             debug_labels: gpu.debug.is_some(),
+            buffer_addresses: gpu.probed.shader.buffer_device_address,
             shader_validator: spirv::validator_available(),
         };
         gpu.instance.messages.flush();
@@ -257,7 +260,9 @@ fn limits(probed: &Probed, queues: usize) -> Limits {
         heap_size: [0; 3],
         max_binding_size: u64::from(l.max_storage_buffer_range),
         binding_alignment,
-        block_alignment: binding_alignment.max(l.non_coherent_atom_size.max(1).next_power_of_two()),
+        block_alignment: binding_alignment
+            .max(l.non_coherent_atom_size.max(1).next_power_of_two())
+            .max(memory::ADDRESS_ALIGNMENT),
         map_alignment: [1; 3],
         max_groups: l.max_compute_work_group_count,
         max_push_size: l.max_push_constants_size,
@@ -286,6 +291,10 @@ impl PageSource for Backend {
 
     fn page_address(&self, page: &Page, offset: u64, size: u64) -> Result<*mut u8, Fault> {
         self.memory.address(page, offset, size)
+    }
+
+    fn page_device_address(&self, page: &Page) -> u64 {
+        page.device_address()
     }
 
     fn page_invalidate(&self, page: &Page, offset: u64, size: u64) -> Result<(), Fault> {

@@ -424,6 +424,10 @@ fn recorded(item: &Item) -> Recorded {
                 })
                 .collect();
             touches.extend(counts.iter().map(|place| touch(place, false)));
+            // Bound is not touched, but the page must be there.
+            let bound =
+                |place: &Place| Touch { page: place.page, start: place.offset, end: place.offset, write: false };
+            touches.extend(places.iter().map(bound));
             Recorded::Command { name, kernel: Some(*kernel), touches }
         }
         Command::Copy { to, from } => {
@@ -652,6 +656,10 @@ impl PageSource for HostBackend {
         Ok(seen.as_mut_ptr().wrapping_add(offset as usize))
     }
 
+    fn page_device_address(&self, page: &HostPage) -> u64 {
+        page.serial << 32
+    }
+
     fn page_invalidate(&self, page: &HostPage, offset: u64, size: u64) -> Result<(), Fault> {
         self.page_address(page, offset, size)?;
         self.enter("page_invalidate", Call::PageInvalidate)?;
@@ -706,8 +714,13 @@ impl Backend for HostBackend {
         let refused = self.enter("kernel_create", Call::KernelCreate);
         let invalid = |why: String| Rejected::from(Fault::new(Code::InvalidShader, why));
         let program = Program::parse(source.code).map_err(invalid)?;
-        let binding =
-            |(i, &access): (usize, &_)| BindingInfo { set: 0, binding: i as u32, access, name: format!("b{i}").into() };
+        let binding = |(i, &access): (usize, &_)| BindingInfo {
+            set: 0,
+            binding: i as u32,
+            element: 0,
+            access,
+            name: format!("b{i}").into(),
+        };
         let info = KernelInfo {
             bindings: program.bindings.iter().enumerate().map(binding).collect(),
             group_size: program.group,

@@ -203,7 +203,7 @@ impl Checker {
             complaints.push(format!("the host touched {start}..{end} of page {page}, which is not there"));
         }
         for access in &state.accesses {
-            if access.start >= end || start >= access.end || !(write || access.write) {
+            if access.start == access.end || access.start >= end || start >= access.end || !(write || access.write) {
                 continue;
             }
             let verb = if write { "wrote" } else { "read" };
@@ -279,8 +279,21 @@ impl Checker {
         self.queues.insert(queue, state);
     }
 
+    /// No byte is touched, so nothing needs an order; but the page must outlive the work.
+    fn bound(&mut self, touch: &Touch, name: &str, queue: usize, position: u64) {
+        match self.pages.get_mut(&touch.page) {
+            Some(page) if !page.destroyed => {
+                page.accesses.retain(|earlier| earlier.start < earlier.end || earlier.queue != queue);
+                let Touch { start, end, write, .. } = *touch;
+                page.accesses.push(Access { start, end, write, queue, position, name: name.to_string() });
+            }
+            _ => self.complain(format!("{name} binds page {}, which is not there", touch.page)),
+        }
+    }
+
     fn touch(&mut self, touch: &Touch, name: &str, queue: usize, position: u64, front: &Front) {
         if touch.start == touch.end {
+            self.bound(touch, name, queue, position);
             return;
         }
         let mut complaints = Vec::new();
@@ -288,7 +301,8 @@ impl Checker {
             Some(page) if !page.destroyed && touch.start < touch.end && touch.end <= page.size => {
                 page.accesses.retain(|earlier| {
                     let same = earlier.queue == queue && earlier.position == position;
-                    let overlap = earlier.start < touch.end && touch.start < earlier.end;
+                    let bound = earlier.start == earlier.end;
+                    let overlap = !bound && earlier.start < touch.end && touch.start < earlier.end;
                     let conflict = overlap && !same && (touch.write || earlier.write);
                     if conflict && !earlier.ordered(front) {
                         complaints.push(format!(

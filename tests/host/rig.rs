@@ -210,7 +210,7 @@ impl Rig {
 }
 
 pub fn kernel_desc<'a>(code: &'a [u8], accesses: &'a [Option<Access>], label: &'a str) -> KernelDesc<'a> {
-    KernelDesc { code, entry: "", accesses, constants: &[], label, tag: 0, trusted: false }
+    KernelDesc { code, entry: "", accesses, constants: &[], label, tag: 0, trusted: false, declares_uses: false }
 }
 
 pub fn launch_desc<'a>(stream: u64, kernel: Handle, bindings: &'a [SliceUse], extra: &'a [SliceUse]) -> LaunchDesc<'a> {

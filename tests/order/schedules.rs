@@ -4,6 +4,7 @@ use super::complaints;
 use crate::host::Rng;
 use crate::host::backend::{Call, Options, Pace, fault};
 use crate::host::checker::{Checker, Event, Recorded};
+use crate::host::program::{Program, Window};
 use crate::host::rig::{Rig, add, increment, nine, part, scheduling_of, silent, triple, whole, with};
 use std::sync::mpsc;
 use tidegate::code::Code;
@@ -257,6 +258,62 @@ fn bytes_bound_as_nothing_order_nothing_but_what_extra_says() {
     rig.device.wait(FOREVER).expect("a wait");
     assert_eq!(rig.backend().counts().barriers, 0);
     assert_eq!(rig.read(whole(table)).expect("a read"), [9; 256]);
+    rig.assert_ordered();
+}
+
+#[test]
+fn rows_of_one_table_that_is_bound_whole_are_ordered_each_by_itself() {
+    for queues in 1..=3 {
+        let rig = Rig::new(Options::new(3, queues), settings());
+        let table = rig.buffer(4 * 64);
+        // Each of its own row, of a table that every one binds whole, on a stream of its own.
+        for row in 0..4_u64 {
+            let mut program = Program::new(&[Access::ReadWrite]).map(0, row as u8 + 1, &[]);
+            program.operations[0].window = Window { lo: row * 64, len: 64 };
+            let kernel = rig.kernel(&program);
+            let extra = [with(part(table, row * 64, 64), Access::Write)];
+            rig.launch_on(row, kernel, &[with(whole(table), Access::None)], &extra).expect("a launch");
+        }
+        rig.device.wait(FOREVER).expect("a wait");
+        let counts = rig.backend().counts();
+        assert_eq!((counts.commands, counts.barriers, counts.waits), (4, 0, 0), "on {queues} queues");
+        assert_eq!(rig.read(whole(table)).expect("a read"), [[1; 64], [2; 64], [3; 64], [4; 64]].concat());
+        rig.assert_ordered();
+    }
+}
+
+#[test]
+fn a_page_outlives_work_that_only_binds_it() {
+    let rig = Rig::new(Options::new(3, 2).pace(Pace::Lazy), Settings { isolate_buffers: true, ..settings() });
+    let kernel = rig.kernel(&Program::new(&[Access::Read, Access::None, Access::Write]).map(2, 0, &[(0, 2)]));
+    let (source, bound) = (rig.filled(64, 2), rig.buffer(64));
+    let outs = [rig.buffer(64), rig.buffer(64)];
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.device.trim().expect("a trim");
+    // One that is submitted and one that is not.
+    for (stream, out) in outs.into_iter().enumerate() {
+        let bindings = [silent(whole(source)), silent(whole(bound)), silent(whole(out))];
+        rig.launch_on(stream as u64, kernel, &bindings, &[]).expect("a launch");
+    }
+    rig.device.stream_flush(0).expect("a flush");
+    rig.device.buffer_destroy(bound).expect("a destroy");
+    assert_eq!(rig.device.trim().expect("a trim"), 0);
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.assert_ordered();
+    assert!(rig.device.trim().expect("a trim") >= 64);
+}
+
+#[test]
+fn what_extra_writes_of_memory_the_host_sees_is_made_visible_to_it() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let memory = BufferMemory::Managed(MemoryKind::Readback);
+    let (seen, answer) = rig.try_buffer(64, memory, "seen");
+    answer.expect("a buffer");
+    let bindings = [with(whole(seen), Access::None)];
+    rig.launch_on(0, kernel, &bindings, &[with(whole(seen), Access::Write)]).expect("a launch");
+    rig.device.buffer_map(whole(seen), Access::Read, FOREVER).expect("a mapping");
+    rig.device.buffer_unmap(whole(seen)).expect("an end of it");
     rig.assert_ordered();
 }
 

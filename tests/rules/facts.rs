@@ -1181,6 +1181,21 @@ fn r13_a_read_whose_own_batch_is_refused_fails_and_taints_no_source() {
 // R14, as far as it needs no recovery
 
 #[test]
+fn what_can_be_reached_by_address_has_one_until_the_device_is_lost() {
+    let rig = rig();
+    let address = |buffer| rig.device.buffer_info(buffer).expect("a buffer").address;
+    let (one, other, (huge, _), token) = (rig.filled(64, 1), rig.buffer(64), rig.huge(), rig.token());
+    assert_ne!(address(one), 0);
+    assert_eq!(address(other).abs_diff(address(one)), 64, "they are neighbours in a page");
+    assert_eq!((address(huge), address(token)), (0, 0));
+    rig.device.buffer_allocate(huge, 64).expect("an allocation");
+    assert_ne!(address(huge), 0);
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    failed(rig.device.stream_flush(0));
+    assert_eq!((address(one), address(huge)), (0, 0));
+}
+
+#[test]
 fn r14_a_loss_is_one_root_that_claims_what_no_older_root_holds() {
     let mut rig = rig();
     let kernel = rig.kernel(&nine());

@@ -76,10 +76,11 @@ impl Accesses {
     }
 }
 
-/// Whether the variable, or every member of its block, carries the decoration.
+/// Whether the variable, or every member of its block or of the blocks in its array, carries the decoration.
 pub(super) fn promises(index: &Index<'_>, variable: u32, decoration: Decoration) -> bool {
     let members = || {
-        let (_, block) = index.points_to(variable)?;
+        let (_, pointee) = index.points_to(variable)?;
+        let (block, _) = index.block_of(pointee);
         let members = index.defined_by(block, Op::TypeStruct)?.operands.len();
         Some(members > 0 && (0..members).all(|member| index.member_has(block, member as u32, decoration)))
     };

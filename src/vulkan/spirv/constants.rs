@@ -38,6 +38,8 @@ struct Size {
     stated: Option<u64>,
 }
 
+const POINTER: Size = Size { plain: Some(8), stated: Some(8) };
+
 pub(super) struct Constants {
     values: HashMap<u32, Value>,
     /// What a value is, or what a vector of values is made of.
@@ -69,6 +71,10 @@ impl Constants {
         for instruction in &index.global {
             if let Some(id) = instruction.result_id {
                 constants.add(index, instruction, id, &overrides);
+            }
+            // A pointer may be named before what it points to is known; its size is.
+            if let (Op::TypeForwardPointer, Some(id)) = (instruction.class.opcode, id_at(instruction, 0)) {
+                constants.sizes.insert(id, POINTER);
             }
         }
         constants
@@ -210,7 +216,7 @@ impl Constants {
                 }
                 Size { plain, stated }
             }
-            Op::TypePointer => Size { plain: Some(8), stated: Some(8) },
+            Op::TypePointer => POINTER,
             _ => return,
         };
         self.sizes.insert(id, size);

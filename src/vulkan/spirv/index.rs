@@ -179,6 +179,21 @@ impl<'a> Index<'a> {
         })
     }
 
+    /// The block behind a variable, through arrays of descriptors, and the innermost of those.
+    pub(super) fn block_of(&self, pointee: u32) -> (u32, Option<&'a Instruction>) {
+        let (mut ty, mut array) = (pointee, None);
+        // Descriptors are arrays of one dimension in Vulkan; more than a few are no module's.
+        for _ in 0..4 {
+            let Some(definition) = self.definition(ty) else { break };
+            if !matches!(definition.class.opcode, Op::TypeArray | Op::TypeRuntimeArray) {
+                break;
+            }
+            array = Some(definition);
+            ty = id_at(definition, 0).unwrap_or(0);
+        }
+        (ty, array)
+    }
+
     /// Storage class and pointee of a pointer type.
     pub(super) fn pointer(&self, ty: u32) -> Option<(StorageClass, u32)> {
         match self.defined_by(ty, Op::TypePointer)?.operands.as_slice() {

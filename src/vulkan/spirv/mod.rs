@@ -5,8 +5,9 @@
 //!
 //! 1. *Bytes.* Empty, of odd length, no SPIR-V, cut off, of a version that Vulkan 1.2 does not read: said plainly here,
 //!    as the validator would only say that it is not valid. A module of the other byte order is turned around.
-//! 2. *What it asks for.* Capabilities outside the table of [`Feature`]s and addressing that hides what is touched are
-//!    [`Unsupported`](Code::Unsupported). This precedes the validator, to which they are merely invalid.
+//! 2. *What it asks for.* Capabilities outside the table of [`Feature`]s are [`Unsupported`](Code::Unsupported), and so
+//!    is what hides which memory is touched (addresses, arrays of buffers), unless the kernel's launches declare their
+//!    uses. This precedes the validator, to which they are merely invalid.
 //! 3. *The validator*, where the build has one and the caller does not vouch for the module. Nothing after it has to
 //!    expect a malformed module, but all of it does: without a validator it is all there is.
 //! 4. *The entry point*, which decides what else of the module matters.
@@ -15,8 +16,8 @@
 //!    own. Drivers look these up unchecked.
 //! 6. *Limits* that depend on the device and on specialization: group size, shared and private memory, push constants.
 //!
-//! What a kernel does once it runs is not seen here: an index past the end of shared memory or an endless loop passes
-//! every check, as Vulkan's robust access is for buffers only.
+//! What a kernel does once it runs is not seen here: an index past the end of shared memory or of an array of buffers,
+//! a wrong address or an endless loop passes every check, as Vulkan's robust access is for bound buffers only.
 //!
 //! A module that fails may still say what its bindings are, as the outputs of a broken kernel are claimed by that (R8).
 //! One that the validator refused is a poor witness, though: there a binding is `Read` only where the module promises

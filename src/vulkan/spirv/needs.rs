@@ -8,7 +8,7 @@ use super::parse::id_at;
 use crate::code::Code;
 use crate::error::Fault;
 use rspirv::dr::Operand;
-use rspirv::spirv::{Capability, ExecutionMode, Op, StorageClass};
+use rspirv::spirv::{AddressingModel, Capability, ExecutionMode, Op, StorageClass};
 use std::fmt;
 
 /// A device feature, named as Vulkan names it.
@@ -33,6 +33,9 @@ pub enum Feature {
     VulkanMemoryModel,
     VulkanMemoryModelDeviceScope,
     ShaderIntegerDotProduct,
+    BufferDeviceAddress,
+    ShaderStorageBufferArrayDynamicIndexing,
+    ShaderStorageBufferArrayNonUniformIndexing,
     /// `VK_SUBGROUP_FEATURE_BASIC_BIT` for compute; the other operations follow.
     SubgroupBasic,
     SubgroupVote,
@@ -159,12 +162,29 @@ const TABLE: &[(Capability, &str, Option<Feature>)] = {
     ]
 };
 
+/// The same, for what reaches memory that nobody sees in the module: only where launches declare their uses.
+const REACH: &[(Capability, &str, Option<Feature>)] = &[
+    (Capability::PhysicalStorageBufferAddresses, "PhysicalStorageBufferAddresses", Some(Feature::BufferDeviceAddress)),
+    (
+        Capability::StorageBufferArrayDynamicIndexing,
+        "StorageBufferArrayDynamicIndexing",
+        Some(Feature::ShaderStorageBufferArrayDynamicIndexing),
+    ),
+    (
+        Capability::StorageBufferArrayNonUniformIndexing,
+        "StorageBufferArrayNonUniformIndexing",
+        Some(Feature::ShaderStorageBufferArrayNonUniformIndexing),
+    ),
+    (Capability::ShaderNonUniform, "ShaderNonUniform", None),
+];
+
 /// Looks up every capability; the fault is about the first one that no device of ours is asked for.
-pub(super) fn needs(index: &Index<'_>) -> (Needs, Option<Fault>) {
+pub(super) fn needs(index: &Index<'_>, declares_uses: bool) -> (Needs, Option<Fault>) {
+    let reach = if declares_uses { REACH } else { &[] };
     let mut needs = Needs::default();
     let mut fault = None;
     for &capability in &index.capabilities {
-        match TABLE.iter().find(|entry| entry.0 == capability) {
+        match TABLE.iter().chain(reach).find(|entry| entry.0 == capability) {
             Some(&(_, capability, feature)) => {
                 needs.0.extend(feature.map(|feature| Need { capability, feature }));
             }
@@ -175,18 +195,28 @@ pub(super) fn needs(index: &Index<'_>) -> (Needs, Option<Fault>) {
         int64_atomics(index, &mut needs);
     }
     float_controls(index, &mut needs);
+    // Without a validator nothing says that the addressing model comes with its capability.
+    if index.addressing == Some(AddressingModel::PhysicalStorageBuffer64) {
+        needs.0.push(Need { capability: "PhysicalStorageBufferAddresses", feature: Feature::BufferDeviceAddress });
+    }
     (needs, fault)
 }
 
 fn refuse(capability: Capability) -> Fault {
     let name = format!("{capability:?}");
     let why = match capability {
-        Capability::PhysicalStorageBufferAddresses | Capability::Addresses => {
-            "it reaches memory by address, and what it touches cannot be seen"
+        Capability::PhysicalStorageBufferAddresses => {
+            "it reaches memory by address, and what it touches cannot be seen unless its launches declare their uses"
         }
-        Capability::RuntimeDescriptorArray => "it binds arrays of descriptors, which are not supported",
-        _ if name.contains("ArrayDynamicIndexing") || name.contains("ArrayNonUniformIndexing") => {
-            "it binds arrays of descriptors, which are not supported"
+        Capability::Addresses => "it reaches memory by address, and what it touches cannot be seen",
+        Capability::RuntimeDescriptorArray => {
+            "it binds arrays of descriptors without a length, which are not supported"
+        }
+        Capability::StorageBufferArrayDynamicIndexing
+        | Capability::StorageBufferArrayNonUniformIndexing
+        | Capability::ShaderNonUniform => {
+            "it chooses from arrays of descriptors, and which it touches cannot be seen unless its launches declare \
+             their uses"
         }
         _ => "it is not supported",
     };

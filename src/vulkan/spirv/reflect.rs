@@ -8,10 +8,12 @@ use super::needs::{Needs, needs};
 use super::parse::{Parsed, id_at, literal_at};
 use crate::code::Code;
 use crate::error::Fault;
+use crate::failure::Access;
 use crate::stream::backend::{BindingInfo, KernelInfo, KernelSource};
-use rspirv::dr::Operand;
+use rspirv::dr::{Instruction, Operand};
 use rspirv::spirv::{AddressingModel, BuiltIn, Decoration, Dim, ExecutionMode, ExecutionModel, Op, StorageClass};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 pub(super) struct Reflection {
     pub(super) info: Option<KernelInfo>,
@@ -39,8 +41,12 @@ const MAX_LISTED: usize = 8;
 
 pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &ModuleLimits) -> Reflection {
     let index = Index::new(parsed);
-    let (needs, mut unsupported) = needs(&index);
-    if unsupported.is_none() && !matches!(index.addressing, None | Some(AddressingModel::Logical)) {
+    let (needs, mut unsupported) = needs(&index, source.declares_uses);
+    let seen = match index.addressing {
+        None | Some(AddressingModel::Logical) => true,
+        Some(addressing) => addressing == AddressingModel::PhysicalStorageBuffer64 && source.declares_uses,
+    };
+    if unsupported.is_none() && !seen {
         unsupported = Some(Fault::new(
             Code::Unsupported,
             "the module reaches memory by address, and what it touches cannot be seen",
@@ -71,10 +77,11 @@ pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &Modul
     let buffers: Vec<u32> = index.variables.iter().copied().filter(|&id| is_storage_buffer(&index, id)).collect();
     let accesses = infer(&index, &functions, &buffers);
     let mine = owned(&index, &accesses);
-    check_layout(&index, &accesses, limits, &mut faults);
-    let (bindings, promised_read) = bindings(&index, &accesses, &mine, &buffers);
-    if bindings.len() > limits.max_bindings as usize {
-        let (count, most) = (bindings.len(), limits.max_bindings);
+    let array = source.declares_uses.then_some(&constants);
+    check_layout(&index, &accesses, array, limits, &mut faults);
+    let (bindings, promised_read, count) = bindings(&index, &accesses, &constants, &mine, &buffers, limits);
+    if count > u64::from(limits.max_bindings) {
+        let most = limits.max_bindings;
         faults.add(Code::LimitExceeded, format!("the module binds {count} buffers; the device binds {most}"));
     }
     let push_size = push_size(&index, &constants, &mine, limits, &mut faults);
@@ -127,26 +134,11 @@ fn owned(index: &Index<'_>, accesses: &Accesses) -> HashSet<u32> {
     index.variables.iter().copied().filter(mine).collect()
 }
 
-/// The block behind a variable, through arrays of descriptors, and whether there were any.
-fn block_of(index: &Index<'_>, pointee: u32) -> (u32, bool) {
-    let (mut ty, mut array) = (pointee, false);
-    // Descriptors are arrays of one dimension in Vulkan; more than a few are no module's.
-    for _ in 0..4 {
-        let Some(definition) = index.definition(ty) else { break };
-        if !matches!(definition.class.opcode, Op::TypeArray | Op::TypeRuntimeArray) {
-            break;
-        }
-        array = true;
-        ty = id_at(definition, 0).unwrap_or(0);
-    }
-    (ty, array)
-}
-
 fn is_storage_buffer(index: &Index<'_>, variable: u32) -> bool {
     match index.points_to(variable) {
         Some((StorageClass::StorageBuffer, _)) => true,
         // The way before SPIR-V 1.3.
-        Some((StorageClass::Uniform, pointee)) => index.has(block_of(index, pointee).0, Decoration::BufferBlock),
+        Some((StorageClass::Uniform, pointee)) => index.has(index.block_of(pointee).0, Decoration::BufferBlock),
         _ => false,
     }
 }
@@ -161,13 +153,19 @@ fn describe(index: &Index<'_>, variable: u32) -> String {
 
 fn name_of<'a>(index: &Index<'a>, variable: u32) -> &'a str {
     match index.name(variable) {
-        "" => index.points_to(variable).map_or("", |(_, pointee)| index.name(block_of(index, pointee).0)),
+        "" => index.points_to(variable).map_or("", |(_, pointee)| index.name(index.block_of(pointee).0)),
         name => name,
     }
 }
 
 /// Step 5 of the module's checks.
-fn check_layout(index: &Index<'_>, accesses: &Accesses, limits: &ModuleLimits, faults: &mut Faults) {
+fn check_layout(
+    index: &Index<'_>,
+    accesses: &Accesses,
+    lengths: Option<&Constants>,
+    limits: &ModuleLimits,
+    faults: &mut Faults,
+) {
     for &variable in &index.variables {
         let used = accesses.used.contains(&variable);
         let Some((class, pointee)) = index.points_to(variable) else {
@@ -178,7 +176,7 @@ fn check_layout(index: &Index<'_>, accesses: &Accesses, limits: &ModuleLimits, f
         };
         match class {
             StorageClass::Uniform | StorageClass::StorageBuffer | StorageClass::UniformConstant => {
-                check_resource(index, variable, class, pointee, used, limits, faults);
+                check_resource(index, variable, class, pointee, used, lengths, limits, faults);
             }
             StorageClass::Input if used => check_input(index, variable, pointee, faults),
             StorageClass::Input | StorageClass::Workgroup | StorageClass::Private | StorageClass::PushConstant => {}
@@ -230,17 +228,20 @@ fn check_input(index: &Index<'_>, variable: u32, pointee: u32, faults: &mut Faul
     }
 }
 
+/// `lengths` are those of arrays of buffers, where the kernel may have some.
+#[allow(clippy::too_many_arguments)]
 fn check_resource(
     index: &Index<'_>,
     variable: u32,
     class: StorageClass,
     pointee: u32,
     used: bool,
+    lengths: Option<&Constants>,
     limits: &ModuleLimits,
     faults: &mut Faults,
 ) {
     let name = describe(index, variable);
-    let (block, array) = block_of(index, pointee);
+    let (block, array) = index.block_of(pointee);
     let set = index.literal(variable, Decoration::DescriptorSet);
     let binding = index.literal(variable, Decoration::Binding);
     // Not only where it is used: drivers look at what is declared before they know what is used.
@@ -273,9 +274,18 @@ fn check_resource(
     if used && !kind.is_empty() {
         let message = format!("{name} is {kind}; only storage buffers are supported");
         faults.add(Code::Unsupported, message);
-    } else if array && (used || kind.is_empty()) {
-        let message = format!("{name} is an array of descriptors, which is not supported");
-        faults.add(Code::Unsupported, message);
+    } else if let Some(array) = array.filter(|_| used || kind.is_empty()) {
+        let nested = array.result_id != Some(pointee);
+        let why = match lengths {
+            None => Some("which touches what cannot be seen unless the kernel's launches declare their uses"),
+            Some(_) if nested => Some("in more than one dimension"),
+            Some(_) if array.class.opcode == Op::TypeRuntimeArray => Some("without a length, which is not supported"),
+            Some(lengths) if length(lengths, array).is_none() => Some("whose length cannot be evaluated"),
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            faults.add(Code::Unsupported, format!("{name} is an array of descriptors {why}"));
+        }
     }
     if !used && !kind.is_empty() {
         return;
@@ -312,32 +322,63 @@ fn resource_kind(index: &Index<'_>, ty: u32) -> &'static str {
     }
 }
 
-/// The storage buffers of the kernel by (set, binding). Variables that share one are one binding.
+/// Elements of an array of descriptors, if it is known how many.
+fn length(constants: &Constants, array: &Instruction) -> Option<u64> {
+    id_at(array, 1).filter(|_| array.class.opcode == Op::TypeArray).and_then(|length| constants.scalar(length))
+}
+
+/// What the variables that share a binding come to.
+struct Found<'a> {
+    touch: Touch,
+    promised_read: bool,
+    name: &'a str,
+    /// Buffers it binds.
+    count: u64,
+    is_array: bool,
+}
+
+/// The storage buffers of the kernel by (set, binding, element), whether the module promises not to write them, and
+/// how many there are. Variables that share a place are one binding. Of more than the device binds only the first are
+/// listed: a module can claim any number.
 fn bindings(
     index: &Index<'_>,
     accesses: &Accesses,
+    constants: &Constants,
     mine: &HashSet<u32>,
     buffers: &[u32],
-) -> (Vec<BindingInfo>, Vec<bool>) {
-    let mut found: BTreeMap<(u32, u32), (Touch, bool, &str)> = BTreeMap::new();
+    limits: &ModuleLimits,
+) -> (Vec<BindingInfo>, Vec<bool>, u64) {
+    let mut found: BTreeMap<(u32, u32), Found<'_>> = BTreeMap::new();
     for &variable in buffers.iter().filter(|&variable| mine.contains(variable)) {
         let set = index.literal(variable, Decoration::DescriptorSet);
         let Some(place) = set.zip(index.literal(variable, Decoration::Binding)) else { continue };
-        let read_only = promises(index, variable, Decoration::NonWritable);
-        let (touch, all_read_only, name) = found.entry(place).or_insert((Touch::default(), true, ""));
-        touch.add(accesses.touch(index, variable));
-        *all_read_only &= read_only;
-        if name.is_empty() {
-            *name = name_of(index, variable);
+        let array = index.points_to(variable).and_then(|(_, pointee)| index.block_of(pointee).1);
+        let nothing = Found { touch: Touch::default(), promised_read: true, name: "", count: 1, is_array: false };
+        let here = found.entry(place).or_insert(nothing);
+        here.touch.add(accesses.touch(index, variable));
+        here.promised_read &= promises(index, variable, Decoration::NonWritable);
+        here.is_array |= array.is_some();
+        here.count = here.count.max(array.and_then(|array| length(constants, array)).unwrap_or(1));
+        if here.name.is_empty() {
+            here.name = name_of(index, variable);
         }
     }
-    let bindings = found.iter().map(|(&(set, binding), &(touch, _, name))| BindingInfo {
-        set,
-        binding,
-        access: touch.access(),
-        name: name.into(),
-    });
-    (bindings.collect(), found.values().map(|&(_, read_only, _)| read_only).collect())
+    let most = found.len().max(limits.max_bindings as usize);
+    let (mut list, mut promised_read) = (Vec::new(), Vec::new());
+    for (&(set, binding), here) in &found {
+        let access = match here.touch.access() {
+            // Which elements are stored is not known, so none of them is known to be written.
+            Access::Write if here.is_array => Access::MayWrite,
+            access => access,
+        };
+        let name: Arc<str> = here.name.into();
+        for element in 0..here.count.min((most - list.len()) as u64) as u32 {
+            list.push(BindingInfo { set, binding, element, access, name: Arc::clone(&name) });
+            promised_read.push(here.promised_read);
+        }
+    }
+    let count = found.values().fold(0, |sum: u64, here| sum.saturating_add(here.count));
+    (list, promised_read, count)
 }
 
 /// Bytes up to the end of the last push constant, in whole words as Vulkan passes them.
