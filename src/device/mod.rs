@@ -210,11 +210,13 @@ impl<B: Backend> Core<B> {
             !done
         });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
-        let over: SmallVec<[BlockKey; 4]> =
-            self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point)).map(|(_, block)| *block).collect();
-        self.late_reads.retain(|(_, block)| !over.contains(block));
-        for block in over {
-            self.forget(block);
+        if !self.late_reads.is_empty() {
+            let read = self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point));
+            let over: SmallVec<[BlockKey; 4]> = read.map(|(_, block)| *block).collect();
+            self.late_reads.retain(|(_, block)| !over.contains(block));
+            for block in over {
+                self.forget(block);
+            }
         }
         let Core { failures, memory, streams, .. } = self;
         let mut store = Parts { failures, memory };

@@ -93,43 +93,55 @@ impl<B: Backend> Device<B> {
 
     /// Waits until a point is over, in steps. What is held back is submitted as soon as it may be.
     pub(super) fn wait_for(&self, point: Point, deadline: Deadline) -> Result {
+        // Work that runs is waited for first: what the device says of it now tells nothing that the wait does not.
+        let mut progress = self.lock().streams.progress(point);
+        if progress == Progress::Waiting {
+            progress = self.look(point)?;
+        }
         loop {
-            let (progress, queue) = {
-                let mut core = self.lock();
-                let answer = core.refresh(&self.backend);
-                let progress = core.streams.progress(point);
-                let queue = core.streams.queue_of(point.slot);
-                // Nothing in flight will be heard of again, whoever learnt of the loss.
-                let loss = core.failures.loss_fault().filter(|_| progress != Progress::Over);
-                if progress == Progress::Waiting {
-                    core.close_slot(&self.backend, point.slot);
-                }
-                self.unlock_and_log(core);
-                if let Err(fault) = answer {
-                    return Err(self.named(fault));
-                }
-                if let Some((fault, roots)) = loss {
-                    return Err(Error::Failed(Box::new(fault), roots));
-                }
-                (progress, queue)
-            };
             let (step, over) = (deadline.step(), deadline.is_over());
             let reached = match progress {
-                Progress::Over => return Ok(()),
+                Progress::Over => false,
                 Progress::Running(target) => self.wait_once(target, step)?,
-                Progress::Waiting => {
-                    self.submit_pending(queue);
-                    let waiting = self.lock().streams.progress(point) == Progress::Waiting;
-                    if waiting {
-                        std::thread::sleep(step.min(HELD_STEP));
-                    }
-                    !waiting
-                }
+                Progress::Waiting => self.submit_held(point),
             };
-            if !reached && over {
-                return Err(Error::Timeout);
+            progress = self.look(point)?;
+            match progress {
+                Progress::Over => return Ok(()),
+                _ if !reached && over => return Err(Error::Timeout),
+                // Nobody tells when what is held back may go on.
+                Progress::Waiting if !reached => std::thread::sleep(step.min(HELD_STEP)),
+                _ => {}
             }
         }
+    }
+
+    /// Takes back what is over, and says how far the point is.
+    fn look(&self, point: Point) -> Result<Progress> {
+        let mut core = self.lock();
+        let answer = core.refresh(&self.backend);
+        let progress = core.streams.progress(point);
+        // Nothing in flight will be heard of again, whoever learnt of the loss.
+        let is_lost = progress != Progress::Over && core.failures.is_lost();
+        let loss = if is_lost { core.failures.loss_fault() } else { None };
+        if progress == Progress::Waiting {
+            core.close_slot(&self.backend, point.slot);
+        }
+        self.unlock_and_log(core);
+        if let Err(fault) = answer {
+            return Err(self.named(fault));
+        }
+        match loss {
+            Some((fault, roots)) => Err(Error::Failed(Box::new(fault), roots)),
+            None => Ok(progress),
+        }
+    }
+
+    /// Submits what is no longer held back. Whether the point got any further by it.
+    fn submit_held(&self, point: Point) -> bool {
+        let queue = self.lock().streams.queue_of(point.slot);
+        self.submit_pending(queue);
+        self.lock().streams.progress(point) != Progress::Waiting
     }
 
     fn wait_once(&self, point: Point, time: Duration) -> Result<bool> {
@@ -216,6 +228,9 @@ impl<B: Backend> Device<B> {
 
 impl<B: Backend> Core<B> {
     fn usable(&self) -> Result {
+        if !self.failures.is_lost() {
+            return Ok(());
+        }
         match self.failures.loss_fault() {
             Some((fault, roots)) => Err(Error::Failed(Box::new(fault), roots)),
             None => Ok(()),

@@ -192,6 +192,9 @@ pub(super) struct UseFields {
 pub(super) unsafe fn read_uses(to: &mut Uses, at: *const tg_use, count: usize, fields: &UseFields) -> Result {
     // SAFETY: the same contract.
     let given = unsafe { array(at, count, fields.array) }?;
+    if given.is_empty() {
+        return Ok(());
+    }
     to.try_reserve(given.len()).map_err(|_| out_of_host_memory("the uses"))?;
     for (index, one) in given.iter().enumerate() {
         match access(one.access) {

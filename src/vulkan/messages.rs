@@ -6,7 +6,7 @@
 
 use ash::vk;
 use parking_lot::Mutex;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +19,8 @@ static VALIDATION_MESSAGES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static COLLECTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// Whether there may be any: asked before every call to the driver, and cheaper to ask.
+    static ANY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Validation messages of the whole process so far, over all devices.
@@ -28,7 +30,9 @@ pub fn validation_message_count() -> u64 {
 
 /// Forgets what this thread collected: a new operation begins.
 pub(super) fn begin_operation() {
-    COLLECTED.with_borrow_mut(Vec::clear);
+    if ANY.take() {
+        COLLECTED.with_borrow_mut(Vec::clear);
+    }
 }
 
 /// Moves what this thread collected onto the end of a fault's message.
@@ -121,6 +125,7 @@ unsafe extern "system" fn receive(
         let text = unsafe { CStr::from_ptr(data.p_message) }.to_string_lossy().into_owned();
         if types.contains(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION) {
             VALIDATION_MESSAGES.fetch_add(1, Ordering::Relaxed);
+            ANY.set(true);
             let _ = COLLECTED.try_with(|collected| {
                 if let Ok(mut collected) = collected.try_borrow_mut()
                     && collected.len() < KEPT

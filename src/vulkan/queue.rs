@@ -38,11 +38,15 @@ impl Queue {
                         .value(value)
                         .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
                 };
-                let waits: SmallVec<[vk::SemaphoreSubmitInfo<'_>; INLINE_WAITS]> = waits.map(info).collect();
+                // In place: collecting would move the whole array once more.
+                let mut infos: SmallVec<[vk::SemaphoreSubmitInfo<'_>; INLINE_WAITS]> = SmallVec::new();
+                for wait in waits {
+                    infos.push(info(wait));
+                }
                 let signals = [info(signal)];
                 let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
                 let submit = vk::SubmitInfo2::default()
-                    .wait_semaphore_infos(&waits)
+                    .wait_semaphore_infos(&infos)
                     .command_buffer_infos(&commands)
                     .signal_semaphore_infos(&signals);
                 let _one_at_a_time = self.lock.lock();
