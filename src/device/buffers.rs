@@ -49,8 +49,7 @@ impl<B: Backend> Device<B> {
             if core.memory.blocks[entry.block].claims.is_allocated() {
                 return Err(Error::misuse(Code::WrongState, "buffer", format_args!("the buffer is allocated")));
             }
-            let context = core.buffer_context("tg_buffer_allocate", entry.block, entry.stream, entry.tag);
-            core.allocate(&self.backend, buffer, entry.block, entry.purpose, size, context)?;
+            core.allocate(&self.backend, buffer, size, "tg_buffer_allocate")?;
             core.allocated(entry.block, size);
             Ok(())
         })
@@ -119,15 +118,13 @@ impl<B: Backend> Core<B> {
             BufferMemory::Token => None,
         };
         let name = Name { noun: "buffer", serial: self.next_serial(), label: self.label(desc.label) };
-        let context = Context {
+        let fresh = (self.settings.track_uninitialized && purpose.is_some() && !desc.unallocated).then(|| Context {
             operation: "tg_buffer_create",
             kernel: self.names.none.clone(),
             stream: desc.stream,
             label: name.label.clone(),
             tag: desc.tag,
-        };
-        let fresh =
-            (self.settings.track_uninitialized && purpose.is_some() && !desc.unallocated).then(|| context.clone());
+        });
         let claims = self.failures.new_block(name, desc.size, purpose.is_some(), fresh);
         let block = self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None });
         let buffer = Buffer { block, size: desc.size, purpose, stream: desc.stream, tag: desc.tag };
@@ -138,36 +135,32 @@ impl<B: Backend> Core<B> {
         };
         if desc.unallocated {
             let fault = Fault::new(Code::NeverWritten, "the buffer was not allocated yet");
+            let context = self.buffer_context("tg_buffer_create", block, desc.stream, desc.tag);
             self.fail_unallocated(block, fault, context);
             return (handle, Ok(()));
         }
-        (handle, self.allocate(backend, handle, block, purpose, desc.size, context))
+        (handle, self.allocate(backend, handle, desc.size, "tg_buffer_create"))
     }
 
     /// Puts bytes behind a buffer, or the reason why there are none.
-    fn allocate(
-        &mut self,
-        backend: &B,
-        handle: Handle,
-        block: BlockKey,
-        purpose: Option<Purpose>,
-        size: u64,
-        context: Context,
-    ) -> Result {
+    fn allocate(&mut self, backend: &B, handle: Handle, size: u64, operation: &'static str) -> Result {
         let Some(buffer) = self.memory.buffers.get_mut(handle) else {
             return Err(Error::NotReady);
         };
         buffer.size = size;
+        let Buffer { block, purpose, stream, tag, .. } = *buffer;
         self.memory.blocks[block].claims.size = size;
         let Some(purpose) = purpose else {
             return Ok(());
         };
         // A lost device is not asked.
-        let answer = match self.failures.loss_fault() {
+        let lost = if self.failures.is_lost() { self.failures.loss_fault() } else { None };
+        let answer = match lost {
             Some((fault, _)) => Err(fault),
             None => self.place(backend, block, purpose, size),
         };
         answer.map_err(|fault| {
+            let context = self.buffer_context(operation, block, stream, tag);
             let mut roots = Roots::default();
             roots.ids.push(self.fail_unallocated(block, fault.clone(), context));
             roots.asked.push(self.memory.blocks[block].claims.name.serial);

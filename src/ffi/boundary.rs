@@ -60,7 +60,7 @@ pub(super) fn on_device(function: &'static str, dev: tg_device, body: impl FnOnc
     })
 }
 
-/// Runs the body of a function on a device that hands something out, and hands out `null` if there is nothing.
+/// Runs the body of a function on a device that hands out what it made, and hands out `null` if it made nothing.
 ///
 /// # Safety
 /// `out` is NULL or points to a writable `T` that nothing else uses.
@@ -69,7 +69,7 @@ pub(super) unsafe fn making<T: Copy>(
     dev: tg_device,
     out: *mut T,
     null: T,
-    body: impl FnOnce(&Device) -> Result<(T, Result)>,
+    body: impl FnOnce(&Device, &mut T) -> Result,
 ) -> tg_result {
     answer(function, devices::serial(dev), || {
         let _inside = Inside::enter();
@@ -77,9 +77,9 @@ pub(super) unsafe fn making<T: Copy>(
         let out = unsafe { Out::new(out, "out") }.map(|out| out.preset(null));
         let device = devices::get(dev)?;
         let out = out?;
-        let made = body(&device);
+        let mut made = null;
+        let result = body(&device, &mut made);
         runtime::after_call(&device);
-        let (made, result) = made?;
         out.set(made);
         result
     })

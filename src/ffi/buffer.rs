@@ -8,7 +8,9 @@ use super::structs::{self, Info, array_mut, flags, misuse, reserved, versioned};
 use crate::device::{BufferDesc, BufferMemory};
 use crate::error::Result;
 use crate::memory::MemoryKind;
+use arrayvec::ArrayString;
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 
 /// Memory that is fast for the device; the host need not see it.
 pub const TG_MEMORY_DEVICE: u32 = 0;
@@ -104,11 +106,13 @@ pub unsafe extern "C" fn tg_buffer_create(
     // SAFETY: the header asks for NULL or a writable handle; for NULL or a struct that begins with its size; and for
     // strings that are what they say.
     unsafe {
-        making("tg_buffer_create", dev, out, tg_buffer::NULL, |device| {
-            let desc = structs::read(desc, "desc")?;
-            let label = strings::read::<LABEL>(desc.label, "desc.label")?;
-            let (buffer, result) = device.buffer_create(&described(&desc, label.as_str())?);
-            Ok((buffer.into(), result))
+        making("tg_buffer_create", dev, out, tg_buffer::NULL, |device, made| {
+            let (mut desc_copy, mut label_copy) = (MaybeUninit::uninit(), ArrayString::<LABEL>::new());
+            let desc = structs::view(desc, "desc", &mut desc_copy)?;
+            let label = strings::view(desc.label, "desc.label", &mut label_copy)?;
+            let (buffer, result) = device.buffer_create(&described(desc, label)?);
+            *made = buffer.into();
+            result
         })
     }
 }
@@ -387,10 +391,11 @@ pub unsafe extern "C" fn tg_buffer_map(
 ) -> tg_result {
     // SAFETY: the header asks for NULL or a writable pointer.
     unsafe {
-        making("tg_buffer_map", dev, out, std::ptr::null_mut(), |device| {
+        making("tg_buffer_map", dev, out, std::ptr::null_mut(), |device, made| {
             let why = format_args!("{access} is no access that bytes are mapped for");
             let access = self::access(access).flatten().ok_or_else(|| misuse("access", why))?;
-            Ok((device.buffer_map(slice.into(), access, timeout_ns)?.cast(), Ok(())))
+            *made = device.buffer_map(slice.into(), access, timeout_ns)?.cast();
+            Ok(())
         })
     }
 }

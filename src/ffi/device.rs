@@ -374,8 +374,9 @@ pub unsafe extern "C" fn tg_device_failure_count(dev: tg_device, out: *mut u64) 
 pub unsafe extern "C" fn tg_device_report(dev: tg_device, out: *mut tg_report) -> tg_result {
     // SAFETY: the header asks for NULL or a writable handle.
     unsafe {
-        making("tg_device_report", dev, out, tg_report::NULL, |device| {
-            Ok((reports::add(device.report_device(), "")?, Ok(())))
+        making("tg_device_report", dev, out, tg_report::NULL, |device, made| {
+            *made = reports::add(device.report_device(), "")?;
+            Ok(())
         })
     }
 }

@@ -157,9 +157,10 @@ pub unsafe extern "C" fn tg_kernel_create(
     // SAFETY: the header asks for NULL or a writable handle; for NULL or a struct that begins with its size; and for
     // arrays and strings that are what they say.
     unsafe {
-        making("tg_kernel_create", dev, out, tg_kernel::NULL, |device| {
+        making("tg_kernel_create", dev, out, tg_kernel::NULL, |device, made| {
             let (kernel, result) = with_described(desc, |desc| Ok(device.kernel_create(desc)))?;
-            Ok((kernel.into(), result))
+            *made = kernel.into();
+            result
         })
     }
 }

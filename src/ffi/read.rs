@@ -31,9 +31,10 @@ use std::ffi::c_void;
 pub unsafe extern "C" fn tg_read_begin(dev: tg_device, stream: u64, src: tg_slice, out: *mut tg_read) -> tg_result {
     // SAFETY: the header asks for NULL or a writable handle.
     unsafe {
-        making("tg_read_begin", dev, out, tg_read::NULL, |device| {
+        making("tg_read_begin", dev, out, tg_read::NULL, |device, made| {
             let (read, result) = device.read_begin(stream, src.into());
-            Ok((read.into(), result))
+            *made = read.into();
+            result
         })
     }
 }
@@ -119,9 +120,10 @@ pub unsafe extern "C" fn tg_read_data(
 pub unsafe extern "C" fn tg_read_report(dev: tg_device, read: tg_read, out: *mut tg_report) -> tg_result {
     // SAFETY: the header asks for NULL or a writable handle.
     unsafe {
-        making("tg_read_report", dev, out, tg_report::NULL, |device| {
+        making("tg_read_report", dev, out, tg_report::NULL, |device, made| {
             let report = device.read_report(read.into())?;
-            Ok((reports::add(report, "")?, Ok(())))
+            *made = reports::add(report, "")?;
+            Ok(())
         })
     }
 }

@@ -219,9 +219,10 @@ pub unsafe extern "C" fn tg_report_slices(
 ) -> tg_result {
     // SAFETY: the header asks for NULL or a writable handle, and for an array of `count` elements.
     unsafe {
-        making("tg_report_slices", dev, out, tg_report::NULL, |device| {
+        making("tg_report_slices", dev, out, tg_report::NULL, |device, made| {
             let report = device.report_slices(self::slices(slices, count)?)?;
-            Ok((reports::add(report, "")?, Ok(())))
+            *made = reports::add(report, "")?;
+            Ok(())
         })
     }
 }

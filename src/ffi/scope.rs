@@ -54,7 +54,7 @@ pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_de
     // SAFETY: the header asks for NULL or a writable handle; for NULL or a struct that begins with its size; and for
     // arrays and strings that are what they say.
     unsafe {
-        making("tg_scope_begin", dev, out, tg_scope::NULL, |device| {
+        making("tg_scope_begin", dev, out, tg_scope::NULL, |device, made| {
             let desc = structs::read(desc, "desc")?;
             let mut uses = Uses::new();
             read_uses(&mut uses, desc.uses, desc.use_count, &USES)?;
@@ -65,7 +65,8 @@ pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_de
                 label: label.as_str(),
                 tag: desc.tag,
             })?;
-            Ok((scope.into(), Ok(())))
+            *made = scope.into();
+            Ok(())
         })
     }
 }
