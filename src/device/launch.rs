@@ -243,6 +243,7 @@ fn at<'a, B: Backend>(memory: &'a Memory<B>, u: &Use) -> std::result::Result<(Bi
 }
 
 /// The groups of a direct launch, and what is wrong with them; an indirect one has its own.
+#[inline]
 fn group_counts(desc: &LaunchDesc<'_>, group_size: [u32; 3], limits: &Limits) -> ([u32; 3], Option<Fault>) {
     let counts = match desc.grid {
         LaunchGrid::Groups(counts) => counts,

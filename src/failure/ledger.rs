@@ -84,11 +84,10 @@ impl Ledger {
         if kind == Kind::Settled && self.ends_with_settled(uses) {
             return;
         }
-        self.uses.reserve(uses.len());
-        for one in uses {
-            self.uses.push_back(*one);
-        }
-        self.entries.push_back(Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None });
+        self.uses.extend(uses.iter().copied());
+        // Extended and not pushed: it is made where it stays.
+        let entry = || Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None };
+        self.entries.extend(std::iter::once_with(entry));
     }
 
     /// Whether nothing but settling happened since the same bytes were settled: doing it again changes nothing, so a

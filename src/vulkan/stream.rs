@@ -295,7 +295,11 @@ impl Recording {
         if labelled {
             self.end_label();
         }
-        result
+        // Passing the whole of it on would read it back from where the driver's own stores have to go first.
+        match result {
+            Ok(()) => Ok(()),
+            Err(fault) => Err(fault),
+        }
     }
 
     fn launch_direct(&mut self, launch: &Launch<'_, Backend>, [x, y, z]: [u32; 3]) -> Result<(), Fault> {
