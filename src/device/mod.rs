@@ -12,6 +12,7 @@ mod maps;
 mod questions;
 mod reads;
 mod scopes;
+mod semaphores;
 mod transfer;
 mod types;
 mod waits;
@@ -25,10 +26,10 @@ use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
-use crate::memory::{HandleKind, HandleTable, Memory, Place, pages::PageLimits};
+use crate::memory::{HandleKind, HandleTable, Hazards, Memory, Place, hazard, pages::PageLimits};
 use crate::stream::driver::Submission;
 use crate::stream::scheduler::Strategy;
-use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
+use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, Progress, SchedulerStreams};
 use events::Event;
 use kernels::Kernel;
 use maps::Mappings;
@@ -57,6 +58,9 @@ struct Core<B: Backend> {
     mappings: Mappings<B::Page>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
+    /// What destroyed buffers left under work that is held back: free once that work is on its way. Who took such
+    /// memory would be held back with it.
+    held_places: Vec<(Place, Hazards)>,
     /// Blocks of host reads that nobody waits for any more: free once their point is complete.
     late_reads: Vec<(Point, BlockKey)>,
     retired: Vec<Retired<B>>,
@@ -205,6 +209,13 @@ impl<B: Backend> Core<B> {
             }
             !done
         });
+        self.held_places.retain_mut(|(place, hazards)| {
+            let held = is_held(&**streams, hazards);
+            if !held {
+                pages.free(*place, std::mem::take(hazards));
+            }
+            held
+        });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
         let over: SmallVec<[BlockKey; 4]> =
             self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point)).map(|(_, block)| *block).collect();
@@ -226,7 +237,12 @@ impl<B: Backend> Core<B> {
     /// Sheds a block and gives its memory back.
     fn forget(&mut self, block: BlockKey) {
         self.shed(block);
-        self.memory.remove(block);
+        let Some((place, hazards)) = self.memory.remove(block) else { return };
+        if is_held(&*self.streams, &hazards) {
+            self.held_places.push((place, hazards));
+        } else {
+            self.memory.pages.free(place, hazards);
+        }
     }
 
     /// Puts bytes behind a block that has none.
@@ -245,6 +261,15 @@ impl<B: Backend> Core<B> {
     fn work<'a>(&self, operation: &'static str, name: &'a Arc<str>, stream: u64) -> Work<'a> {
         Work { operation, name, is_kernel: false, label: "", stream, tag: 0, broken: None }
     }
+}
+
+/// Whether some work is held back.
+fn is_held<B: Backend>(streams: &dyn Driver<B>, hazards: &Hazards) -> bool {
+    let mut held = false;
+    hazard::conflicts(hazards, 0, u64::MAX, true, |mark| {
+        held = held || (streams.is_held_back(mark.point.slot) && streams.progress(mark.point) == Progress::Waiting);
+    });
+    held
 }
 
 /// Checks a slice: its handle, and that it lies in its buffer.
@@ -342,6 +367,7 @@ impl<B: Backend> Device<B> {
             events: HandleTable::new(HandleKind::Event, serial),
             mappings: Mappings::default(),
             staging: VecDeque::new(),
+            held_places: Vec::new(),
             late_reads: Vec::new(),
             retired: Vec::new(),
             settings,
@@ -464,16 +490,21 @@ impl<B: Backend> Device<B> {
     /// Unfinished work is bounded (R15): past the bound the oldest has to complete first. Work that only the caller can
     /// let go on is not waited for: that is `NotReady`, and nothing changed.
     fn make_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
-        while core.failures.ledger().len() >= core.settings.max_pending as usize {
+        let is_full = |core: &Core<B>| core.failures.ledger().len() >= core.settings.max_pending as usize;
+        while is_full(core) {
+            // What was held back may be free by now.
+            core.refresh(&self.backend)?;
+            if !is_full(core) {
+                break;
+            }
             for slot in core.streams.slots() {
                 core.close_slot(&self.backend, slot);
             }
-            let waited = MutexGuard::unlocked(core, || {
+            MutexGuard::unlocked(core, || {
                 (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
+                self.submit_freed();
                 self.wait_for_some(deadline)
-            });
-            core.refresh(&self.backend)?;
-            waited?;
+            })?;
         }
         Ok(())
     }
@@ -511,18 +542,31 @@ impl<B: Backend> Device<B> {
         }
     }
 
+    /// Submits what was held back and need not be any more, whichever slot it is of.
+    fn submit_freed(&self) {
+        loop {
+            let freed = self.lock().streams.freed();
+            match freed {
+                Some(queue) => drop(self.submit_pending(queue)),
+                None => return,
+            }
+        }
+    }
+
     /// Submits what a slot recorded. Fails if the device refused it.
     fn flush_slot(&self, slot: u32) -> Result {
         let (closed, queue) = {
             let mut core = self.lock();
             let queue = core.streams.queue_of(slot);
-            let refusal = core.close_slot(&self.backend, slot);
-            // Completed work is looked for here and not at each launch: once a batch is often enough.
+            // Completed work is looked for here and not at each launch: once a batch is often enough. What a semaphore
+            // of the caller's held back until now goes along.
             let _ = core.refresh(&self.backend);
+            let refusal = core.close_slot(&self.backend, slot);
             self.unlock_and_log(core);
             (refusal, queue)
         };
         let refusals = self.submit_pending(queue);
+        self.submit_freed();
         let of_slot = |refusal: &Refusal| refusal.points.iter().any(|point| point.slot == slot);
         match closed.into_iter().chain(refusals).find(of_slot) {
             Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),

@@ -117,6 +117,7 @@ impl<B: Backend> Device<B> {
                 Progress::Running(target) => self.wait_once(target, step)?,
                 Progress::Waiting => {
                     self.submit_pending(queue);
+                    self.submit_freed();
                     let waiting = self.lock().streams.progress(point) == Progress::Waiting;
                     if waiting {
                         std::thread::sleep(step.min(HELD_STEP));
@@ -159,7 +160,9 @@ impl<B: Backend> Device<B> {
             for point in core.streams.slots().iter().filter_map(|slot| core.streams.last(*slot)) {
                 match core.streams.progress(point) {
                     Progress::Running(point) => running = running.or(Some(Ok(point))),
-                    Progress::Waiting => over = None,
+                    Progress::Waiting if core.streams.is_held_back(point.slot) => over = None,
+                    // Somebody is just submitting it.
+                    Progress::Waiting => {}
                     Progress::Over => {}
                 }
             }
