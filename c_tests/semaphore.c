@@ -1,4 +1,5 @@
 /* A device's Vulkan objects, and streams that wait for semaphores of the caller's. */
+#define _POSIX_C_SOURCE 199309L /* the clock */
 #include "tg_vk.h"
 
 #include <pthread.h>
