@@ -11,9 +11,11 @@ use std::path::Path;
 /// Where the committed headers lie, from the root of the package.
 pub(crate) const FOLDER: &str = "include/tidegate";
 
+/// Makes a header of the package at a root.
+type Make = fn(&Path) -> Result<String, String>;
+
 /// Their names, and what makes them.
-pub(crate) const HEADERS: [(&str, fn(&Path) -> Result<String, String>); 2] =
-    [("tidegate.h", make), ("tidegate_vulkan.h", make_vulkan)];
+pub(crate) const HEADERS: [(&str, Make); 2] = [("tidegate.h", make), ("tidegate_vulkan.h", make_vulkan)];
 
 /// A part of the header: the file of `src/ffi/` it is made from, its title, and macros that no declaration gives.
 struct Section {
