@@ -7,12 +7,14 @@ use host::backend::{Call, Options, Pace, fault};
 use host::rig::{Rig, failed, nine, part, silent, skipped, triple, whole};
 use std::time::{Duration, Instant};
 use tidegate::code::Code;
-use tidegate::device::{BufferMemory, FOREVER, Handle, Scheduling, Settings, Slice};
+use tidegate::device::{BufferMemory, Handle, Scheduling, Settings, Slice};
 use tidegate::error::{Error, Result as Answer};
 use tidegate::memory::MemoryKind;
 use tidegate::stream::backend::External;
 
 const EVENT: Handle = Handle(0);
+/// Far beyond what any of this waits for, in nanoseconds: what is never let go is a failure and no hang.
+const LONG: u64 = 30_000_000_000;
 const SIZE: u64 = 64;
 
 /// The same on every scheduling and however many queues there are.
@@ -58,7 +60,7 @@ fn is_held(rig: &Rig, stream: u64, buffer: Handle) {
 }
 
 fn holds(rig: &Rig, stream: u64, buffer: Handle, byte: u8) {
-    assert_eq!(read(rig, stream, buffer, FOREVER), Ok([byte; SIZE as usize]));
+    assert_eq!(read(rig, stream, buffer, LONG), Ok([byte; SIZE as usize]));
 }
 
 #[test]
@@ -67,7 +69,7 @@ fn work_waits_until_the_value_is_reached_and_nothing_else_does() {
         let rig = rig(scheduling, queues);
         let kernel = rig.kernel(&triple());
         let (input, held, free) = (rig.filled(SIZE, 2), rig.buffer(SIZE), rig.buffer(SIZE));
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.wait(LONG).expect("a wait");
         hold(&rig, 1, 10, 5);
         rig.launch_on(1, kernel, &[silent(whole(input)), silent(whole(held))], &[]).expect("a launch");
         rig.device.stream_flush(1).expect("a flush");
@@ -77,14 +79,14 @@ fn work_waits_until_the_value_is_reached_and_nothing_else_does() {
             assert_eq!(rig.device.stream_wait(1, 0), Err(Error::Timeout));
             assert_eq!(rig.device.wait(0), Err(Error::Timeout));
             rig.launch_on(2, kernel, &[silent(whole(input)), silent(whole(free))], &[]).expect("a launch");
-            rig.device.stream_wait(2, FOREVER).expect("a wait");
+            rig.device.stream_wait(2, LONG).expect("a wait");
             holds(&rig, 3, free, 7);
         }
         rig.backend().signal(10, 6);
-        rig.device.stream_wait(1, FOREVER).expect("a wait");
+        rig.device.stream_wait(1, LONG).expect("a wait");
         rig.backend().destroy_semaphore(10);
         holds(&rig, 2, held, 7);
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.wait(LONG).expect("a wait");
         rig.assert_ordered();
     });
 }
@@ -139,7 +141,7 @@ fn what_the_stream_had_before_does_not_wait() {
         fill(&rig, 1, whole(between), 3);
         hold(&rig, 1, 2, 1);
         fill(&rig, 1, whole(after), 4);
-        rig.device.event_wait(event, FOREVER).expect("an event");
+        rig.device.event_wait(event, LONG).expect("an event");
         holds(&rig, 2, before, 2);
         is_held(&rig, 2, between);
         rig.backend().signal(1, 1);
@@ -174,7 +176,7 @@ fn work_on_other_streams_that_shares_bytes_waits_behind_it() {
     each(|scheduling, queues| {
         let rig = rig(scheduling, queues);
         let (source, out, third) = (rig.filled(SIZE, 5), rig.buffer(SIZE), rig.buffer(SIZE));
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.wait(LONG).expect("a wait");
         hold(&rig, 1, 1, 1);
         copy(&rig, 1, out, source);
         let (old, answer) = rig.device.read_begin(2, whole(out));
@@ -189,9 +191,9 @@ fn work_on_other_streams_that_shares_bytes_waits_behind_it() {
         rig.backend().signal(1, 1);
         holds(&rig, 5, source, 6);
         holds(&rig, 6, third, 5);
-        rig.device.read_wait(old, FOREVER).expect("a wait");
+        rig.device.read_wait(old, LONG).expect("a wait");
         assert_eq!(rig.device.read_data(old).expect("bytes").to_vec(), [5; SIZE as usize]);
-        let bytes = read(&rig, 0, out, FOREVER).expect("a read");
+        let bytes = read(&rig, 0, out, LONG).expect("a read");
         assert_eq!((&bytes[..8], &bytes[8..]), (&[8; 8][..], &[5; SIZE as usize - 8][..]));
         rig.assert_ordered();
     });
@@ -272,14 +274,14 @@ fn a_value_that_was_reached_holds_nothing_up_and_the_semaphore_may_go() {
         let buffer = rig.buffer(SIZE);
         rig.backend().signal(1, 7);
         hold(&rig, 1, 1, 7);
-        rig.device.stream_wait(1, FOREVER).expect("a wait");
+        rig.device.stream_wait(1, LONG).expect("a wait");
         rig.backend().destroy_semaphore(1);
         fill(&rig, 1, whole(buffer), 3);
         holds(&rig, 2, buffer, 3);
         // And one that is reached before there is work.
         hold(&rig, 1, 2, 1);
         rig.backend().signal(2, 1);
-        rig.device.stream_wait(1, FOREVER).expect("a wait");
+        rig.device.stream_wait(1, LONG).expect("a wait");
         rig.backend().destroy_semaphore(2);
         fill(&rig, 1, whole(buffer), 4);
         holds(&rig, 2, buffer, 4);
@@ -333,7 +335,7 @@ fn a_refused_write_does_not_hide_a_reader_that_is_held_back() {
         for call in [Call::Submit, Call::End] {
             let rig = rig(scheduling, queues);
             let (source, out) = (rig.filled(SIZE, 5), rig.buffer(SIZE));
-            rig.device.wait(FOREVER).expect("a wait");
+            rig.device.wait(LONG).expect("a wait");
             hold(&rig, 1, 1, 1);
             copy(&rig, 1, out, source);
             rig.device.stream_flush(1).expect("a flush");
@@ -358,7 +360,7 @@ fn questions_claims_and_skips_do_not_wait() {
         let rig = rig(scheduling, queues);
         let kernel = rig.kernel(&triple());
         let (input, out, bad) = (rig.filled(SIZE, 2), rig.buffer(SIZE), rig.buffer(SIZE));
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.wait(LONG).expect("a wait");
         hold(&rig, 1, 1, 1);
         rig.launch_on(1, kernel, &[silent(whole(input)), silent(whole(out))], &[]).expect("a launch");
         let root = rig.taint(part(bad, 0, 4));
@@ -381,7 +383,7 @@ fn questions_claims_and_skips_do_not_wait() {
         rig.backend().signal(1, 1);
         // In the order of the calls: the taint came after the launch.
         assert_eq!(rig.unreadable(whole(out)), [late]);
-        assert_eq!(read(&rig, 1, out, FOREVER).map_err(|error| error.code()), Err(Code::Unwritten));
+        assert_eq!(read(&rig, 1, out, LONG).map_err(|error| error.code()), Err(Code::Unwritten));
         rig.device.mark_written(&[whole(out), whole(input)]).expect("a mark");
         holds(&rig, 1, out, 7);
         rig.assert_ordered();
@@ -393,7 +395,7 @@ fn a_late_failure_of_work_that_was_held_back_reaches_what_came_behind() {
     each(|scheduling, queues| {
         let rig = rig(scheduling, queues);
         let (first, second, other) = (rig.buffer(SIZE), rig.filled(SIZE, 1), rig.filled(SIZE, 2));
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.wait(LONG).expect("a wait");
         hold(&rig, 1, 1, 1);
         fill(&rig, 1, whole(first), 3);
         copy(&rig, 2, second, first);
@@ -402,7 +404,7 @@ fn a_late_failure_of_work_that_was_held_back_reaches_what_came_behind() {
         holds(&rig, 3, other, 2);
         rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
         rig.backend().signal(1, 1);
-        rig.device.stream_wait(2, FOREVER).expect("a wait");
+        rig.device.stream_wait(2, LONG).expect("a wait");
         let roots = rig.unreadable(whole(second));
         assert_eq!(roots.len(), 1);
         assert_eq!(rig.unreadable(whole(first)), roots);
@@ -417,7 +419,7 @@ fn a_full_ledger_of_held_work_is_an_answer_and_no_wait() {
         let rig = Rig::new(Options::new(1, queues), Settings { max_pending: 10, ..settings(scheduling) });
         let kernel = rig.kernel(&nine());
         let (buffer, other) = (rig.buffer(SIZE), rig.filled(SIZE, 1));
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.wait(LONG).expect("a wait");
         hold(&rig, 1, 1, 1);
         for i in 0..10 {
             fill(&rig, 1 + i % 3, whole(buffer), i as u32);
@@ -429,7 +431,7 @@ fn a_full_ledger_of_held_work_is_an_answer_and_no_wait() {
             assert_eq!(rig.device.buffer_write(stream, whole(other), &[7; 64], false), Err(Error::NotReady));
             assert_eq!(rig.device.buffer_copy(stream, whole(other), whole(buffer)), Err(Error::NotReady));
             assert_eq!(rig.device.read_begin(stream, whole(other)), (Handle(0), Err(Error::NotReady)));
-            assert_eq!(read(&rig, stream, other, FOREVER), Err(Error::NotReady));
+            assert_eq!(read(&rig, stream, other, LONG), Err(Error::NotReady));
         }
         assert_eq!(rig.failures(), 0);
         rig.backend().signal(1, 1);
@@ -490,7 +492,7 @@ fn memory_that_held_work_still_uses_is_not_given_to_others() {
     each(|scheduling, queues| {
         let rig = rig(scheduling, queues);
         let (doomed, out) = (rig.filled(SIZE, 4), rig.buffer(SIZE));
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.wait(LONG).expect("a wait");
         let used = rig.device.memory_stats().used;
         hold(&rig, 1, 1, 1);
         copy(&rig, 1, out, doomed);
@@ -504,7 +506,7 @@ fn memory_that_held_work_still_uses_is_not_given_to_others() {
         rig.backend().signal(1, 1);
         holds(&rig, 1, out, 4);
         rig.device.buffer_destroy(out).expect("a destroy");
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.wait(LONG).expect("a wait");
         assert_eq!(rig.device.memory_stats().used[0], used[0] - 2 * SIZE);
         rig.assert_ordered();
     });
@@ -524,7 +526,7 @@ fn a_device_with_held_work_is_closed_once_it_is_let_go() {
         fill(&rig, 2, whole(other), 2);
         holds(&rig, 2, other, 2);
         rig.backend().signal(1, 1);
-        rig.device.close(FOREVER).expect("a close");
+        rig.device.close(LONG).expect("a close");
         rig.backend().destroy_semaphore(1);
         assert_eq!((rig.backend().live_pages(), rig.backend().open_recordings()), (0, 0));
         rig.assert_ordered();
@@ -544,7 +546,7 @@ fn held_bytes_are_mapped_when_the_work_is_over() {
             assert_eq!(rig.device.buffer_map(whole(buffer), access, timeout).map(drop), Err(Error::Timeout));
         }
         rig.backend().signal(1, 1);
-        let address = rig.device.buffer_map(whole(buffer), access, FOREVER).expect("a mapping");
+        let address = rig.device.buffer_map(whole(buffer), access, LONG).expect("a mapping");
         assert_eq!(rig.backend().peek(address, SIZE as usize), [6; SIZE as usize]);
         rig.device.buffer_unmap(whole(buffer)).expect("an end");
         rig.assert_ordered();
@@ -566,7 +568,7 @@ fn a_lost_device_answers_with_its_loss() {
         assert_eq!(failed(rig.device.stream_flush(3)).0, Code::DeviceLost);
         let external = External { semaphore: 2, value: 1, submitted: false };
         assert_eq!(failed(rig.device.stream_wait_external(1, external)).0, Code::DeviceLost);
-        assert_eq!(failed(rig.device.stream_wait(1, FOREVER)).0, Code::DeviceLost);
+        assert_eq!(failed(rig.device.stream_wait(1, LONG)).0, Code::DeviceLost);
     });
 }
 
@@ -638,10 +640,10 @@ fn any_program_gives_what_its_calls_in_order_give() {
                 }
             }
             (0..SEMAPHORES).for_each(|semaphore| rig.backend().signal(semaphore, asked[semaphore as usize]));
-            rig.device.wait(FOREVER).expect("a wait");
+            rig.device.wait(LONG).expect("a wait");
             (0..SEMAPHORES).for_each(|semaphore| rig.backend().destroy_semaphore(semaphore));
             for (read, byte) in reads {
-                rig.device.read_wait(read, FOREVER).expect("a wait");
+                rig.device.read_wait(read, LONG).expect("a wait");
                 assert_eq!(rig.device.read_data(read).expect("bytes").to_vec(), [byte; SIZE as usize], "seed {seed}");
             }
             for (buffer, byte) in buffers.iter().zip(&model) {
