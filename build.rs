@@ -34,24 +34,26 @@ fn set_linker_flags() {
 }
 
 fn check_header() {
-    for path in ["src/ffi", "build_script/header.rs", "cbindgen.toml", header::HEADER] {
+    for path in ["src/ffi", "build_script/header.rs", "cbindgen.toml", header::FOLDER] {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=TIDEGATE_HEADER_COPY");
     let root = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let root = Path::new(&root);
-    let made = match header::make(root) {
-        Ok(made) => made,
-        Err(error) => return complain(root, &format!("the header cannot be made: {error}")),
-    };
-    if let Some(copy) = std::env::var_os("TIDEGATE_HEADER_COPY") {
-        std::fs::write(copy, made).expect("scripts/header.sh names a file that can be written");
-        return;
-    }
-    let committed = std::fs::read_to_string(root.join(header::HEADER)).unwrap_or_default();
-    if committed != made {
-        let line = 1 + committed.lines().zip(made.lines()).take_while(|(old, new)| old == new).count();
-        complain(root, &format!("{} line {line} is not what src/ffi makes; run scripts/header.sh", header::HEADER));
+    for (name, make) in header::HEADERS {
+        let made = match make(root) {
+            Ok(made) => made,
+            Err(error) => return complain(root, &format!("{name} cannot be made: {error}")),
+        };
+        if let Some(copy) = std::env::var_os("TIDEGATE_HEADER_COPY") {
+            std::fs::write(Path::new(&copy).join(name), made).expect("scripts/header.sh names a folder");
+            continue;
+        }
+        let committed = std::fs::read_to_string(root.join(header::FOLDER).join(name)).unwrap_or_default();
+        if committed != made {
+            let line = 1 + committed.lines().zip(made.lines()).take_while(|(old, new)| old == new).count();
+            complain(root, &format!("{name} line {line} is not what src/ffi makes; run scripts/header.sh"));
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Makes `include/tidegate/tidegate.h` from `src/ffi/`, one section for each file.
+//! Makes `include/tidegate/tidegate.h` from `src/ffi/`, one section for each file, and beside it `tidegate_vulkan.h`
+//! from the one file that speaks of Vulkan: programs that do not need Vulkan's own headers.
 //!
 //! cbindgen turns declarations into C; what a C header has beyond declarations (guard, sections, initializers,
 //! macros) is added here. The result is only ever compared with the committed header; `scripts/header.sh` asks for a
@@ -7,8 +8,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Where the committed header lies, from the root of the package.
-pub(crate) const HEADER: &str = "include/tidegate/tidegate.h";
+/// Where the committed headers lie, from the root of the package.
+pub(crate) const FOLDER: &str = "include/tidegate";
+
+/// Makes a header of the package at a root.
+type Make = fn(&Path) -> Result<String, String>;
+
+/// Their names, and what makes them.
+pub(crate) const HEADERS: [(&str, Make); 2] = [("tidegate.h", make), ("tidegate_vulkan.h", make_vulkan)];
 
 /// A part of the header: the file of `src/ffi/` it is made from, its title, and macros that no declaration gives.
 struct Section {
@@ -93,15 +100,42 @@ extern "C" {
 #endif
 "#;
 
-/// Makes the header of the package at `root`.
-pub(crate) fn make(root: &Path) -> Result<String, String> {
-    let essay = read(&root.join("src/ffi/essay.txt"))?;
-    let mut header = String::from("/*\n");
-    for line in essay.lines() {
-        header.push_str(format!(" * {line}").trim_end());
-        header.push('\n');
+const TOP_VULKAN: &str = r#"
+#ifndef TIDEGATE_VULKAN_H
+#define TIDEGATE_VULKAN_H
+
+#include <tidegate/tidegate.h>
+#include <vulkan/vulkan_core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+"#;
+
+/// What a header begins with: an essay, as a comment.
+fn essay(root: &Path, file: &str) -> Result<String, String> {
+    let mut comment = String::from("/*\n");
+    for line in read(&root.join("src/ffi").join(file))?.lines() {
+        comment.push_str(format!(" * {line}").trim_end());
+        comment.push('\n');
     }
-    header.push_str(" */\n");
+    comment.push_str(" */\n");
+    Ok(comment)
+}
+
+/// Makes the header for programs that work with Vulkan themselves.
+fn make_vulkan(root: &Path) -> Result<String, String> {
+    let mut header = essay(root, "essay_vulkan.txt")?;
+    header.push_str(TOP_VULKAN);
+    header.push_str(with_initializers(&tightened(&declarations(root, "vulkan")?)).trim());
+    header.push_str("\n\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n\n#endif /* TIDEGATE_VULKAN_H */\n");
+    Ok(header)
+}
+
+/// Makes the header of the package at `root`.
+fn make(root: &Path) -> Result<String, String> {
+    let mut header = essay(root, "essay.txt")?;
     header.push_str(TOP);
     for section in SECTIONS {
         let bar = "-".repeat(112usize.saturating_sub(section.title.len()));
@@ -156,7 +190,9 @@ fn tightened(declarations: &str) -> String {
         lines.push(match line.strip_prefix("#define ").and_then(|define| define.split_once(" -")) {
             Some((name, number)) => format!("#define {name} (-{number})"),
             None if line.starts_with("typedef struct ") => line.to_owned(),
-            None => wrapped(&line.replace("struct tg_", "tg_")),
+            None => {
+                wrapped(&line.replace("struct tg_", "tg_").replace("struct Vk", "Vk").replace("struct PFN_", "PFN_"))
+            }
         });
     }
     let text = lines.join("\n");
@@ -224,7 +260,10 @@ fn split(member: &str) -> (String, String) {
     let at = declared.rfind([' ', '*']).map_or(0, |at| at + 1);
     let (kind, name) = (declared[..at].trim(), &declared[at..]);
     let one = match kind {
-        _ if kind.ends_with('*') || kind.ends_with("_fn") || kind == "tg_proc" => "NULL".to_owned(),
+        _ if kind.ends_with('*') || kind.ends_with("_fn") || kind == "tg_proc" || kind.starts_with("PFN_") => {
+            "NULL".to_owned()
+        }
+        _ if kind.starts_with("Vk") => "VK_NULL_HANDLE".to_owned(),
         // Its initializer takes the literal.
         "tg_str" => "{ NULL, 0 }".to_owned(),
         _ if kind.starts_with("tg_") && kind != "tg_result" => format!("{}_INIT", kind.to_uppercase()),

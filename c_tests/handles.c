@@ -1,7 +1,7 @@
 /* Every function by every wrong handle: the documented misuse, nothing changed, nothing claimed.
  *
  * One table of calls, each with one handle to replace and everything else in order. */
-#include "tg_test.h"
+#include "tg_vk.h"
 
 #include <stdlib.h>
 
@@ -121,6 +121,11 @@ ON_DEVICE(event_wait, return tg_event_wait(dev, w->event, 0);)
 ON_DEVICE(event_status, return tg_event_status(dev, w->event);)
 ON_DEVICE(stream_wait_event, return tg_stream_wait_event(dev, 0, w->event);)
 ON_DEVICE(event_destroy, return tg_event_destroy(dev, w->event);)
+ON_DEVICE(vk_device_handles, tg_vk_handles handles = TG_VK_HANDLES_INIT;
+          const tg_result result = tg_vk_device_handles(dev, &handles); CHECK(handles.device == VK_NULL_HANDLE); return result;)
+ON_DEVICE(vk_stream_wait_semaphore, /* which is never looked at */
+          VkSemaphore semaphore; memset(&semaphore, 0xff, sizeof semaphore);
+          return tg_vk_stream_wait_semaphore(dev, 0, semaphore, 0, 0);)
 ON_DEVICE(check_written, const tg_slice slice = whole(w->spare); return tg_check_written(dev, &slice, 1, 0);)
 ON_DEVICE(first_failure, const tg_slice slice = whole(w->spare); uint64_t root; return tg_first_failure(dev, &slice, 1, &root);)
 ON_DEVICE(taint, const tg_slice slice = whole(w->spare); const tg_error_desc error = error_desc();
@@ -275,6 +280,8 @@ static const struct call calls[] = {
     BY_DEVICE(event_status),
     BY_DEVICE(stream_wait_event),
     BY_DEVICE(event_destroy),
+    BY_DEVICE(vk_device_handles),
+    BY_DEVICE(vk_stream_wait_semaphore),
     BY_DEVICE(check_written),
     BY_DEVICE(first_failure),
     BY_DEVICE(taint),

@@ -1,15 +1,17 @@
 #!/bin/sh
-# Compiles the header alone, and every initializer and macro in it, under each compiler and language version; and has
+# Compiles each header alone, and every initializer and macro in it, under each compiler and language version; and has
 # the compilers check the sizes, offsets and numbers the library has.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-header=include/tidegate/tidegate.h
 warnings="-Wall -Wextra -Wpedantic -Werror"
-{
-    echo '#include <tidegate/tidegate.h>'
-    echo '#include <tidegate/tidegate.h>'
+# The main header must not lean on Vulkan's.
+if grep -n 'vulkan_core.h' include/tidegate/tidegate.h; then exit 1; fi
+each() { # NAME: what a program can do with that header alone
+    header=include/tidegate/$1
+    echo "#include <tidegate/$1>"
+    echo "#include <tidegate/$1>"
     # Every struct by its initializer, automatic and static; every constant; every function's address.
     sed -n 's/^#define \(TG_[A-Z0-9_]*\)_INIT { .*/\1/p' "$header" | while read -r name; do
         type=$(echo "$name" | tr 'A-Z' 'a-z')
@@ -35,16 +37,21 @@ size_t macros(tg_result result) {
     }
 }
 C
-} > "$work/header.c"
-cp "$work/header.c" "$work/header.cpp"
+}
+for name in tidegate.h tidegate_vulkan.h; do
+    each "$name" > "$work/header.c"
+    cp "$work/header.c" "$work/header.cpp"
+    for compiler in gcc clang; do
+        for standard in c99 c11 c17 c2x; do
+            "$compiler" -std=$standard $warnings -Wstrict-prototypes -Wmissing-prototypes -Iinclude \
+                -c "$work/header.c" -o "$work/header.o"
+        done
+        for standard in c++11 c++14 c++17 c++20; do
+            "$compiler" -x c++ -std=$standard $warnings -Iinclude -c "$work/header.cpp" -o "$work/header.o"
+        done
+    done
+done
 for compiler in gcc clang; do
-    for standard in c99 c11 c17 c2x; do
-        "$compiler" -std=$standard $warnings -Wstrict-prototypes -Wmissing-prototypes -Iinclude \
-            -c "$work/header.c" -o "$work/header.o"
-    done
-    for standard in c++11 c++14 c++17 c++20; do
-        "$compiler" -x c++ -std=$standard $warnings -Iinclude -c "$work/header.cpp" -o "$work/header.o"
-    done
     "$compiler" -std=c11 $warnings -Iinclude -c c_tests/abi/layout.c -o "$work/layout.o"
 done
 echo "header: C99 to C23 and C++11 to C++20, gcc and clang: ok"

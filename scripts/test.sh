@@ -107,7 +107,7 @@ package_files() {
     [ "$(readlink "$lib/libtidegate.so")" = "$soname" ]
     [ "$(readlink "$lib/$soname")" = libtidegate.so.0.1.0 ]
     [ -f "$lib/libtidegate.so.0.1.0" ] && [ ! -L "$lib/libtidegate.so.0.1.0" ]
-    for file in lib/libtidegate.a include/tidegate/tidegate.h lib/pkgconfig/tidegate.pc \
+    for file in lib/libtidegate.a include/tidegate/tidegate.h include/tidegate/tidegate_vulkan.h lib/pkgconfig/tidegate.pc \
         lib/cmake/tidegate/tidegateConfig.cmake lib/cmake/tidegate/tidegateConfigVersion.cmake \
         share/licenses/tidegate/LICENSE-MIT share/licenses/tidegate/LICENSE-APACHE; do
         [ -f "$prefix/$file" ] || { echo "not installed: $file"; return 1; }

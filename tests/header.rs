@@ -16,8 +16,9 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Both headers, one after the other.
 fn header() -> String {
-    read("include/tidegate/tidegate.h")
+    read("include/tidegate/tidegate.h") + &read("include/tidegate/tidegate_vulkan.h")
 }
 
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
@@ -189,7 +190,7 @@ fn structs(header: &str) -> BTreeMap<String, Vec<String>> {
 fn sizes_and_offsets_are_the_same_on_both_sides() {
     let mut made = String::from(
         "/* Sizes, offsets and numbers as the library has them; tests/header.rs compares them with Rust, the compiler\n   \
-         with the header. scripts/header.sh writes this file. */\n#include <tidegate/tidegate.h>\n\n\
+         with the header. scripts/header.sh writes this file. */\n#include <tidegate/tidegate_vulkan.h>\n\n\
          #if UINTPTR_MAX == 0xFFFFFFFFFFFFFFFF\n",
     );
     let mut listed: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -259,6 +260,10 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         tg_claim_info { struct_size buffer offset size label }
         tg_step_info { struct_size kind reserved count kernel needed produced produced_count }
         tg_suspect_info { struct_size name }
+        tg_vk_handles {
+            struct_size instance physical_device device get_instance_proc_addr api_version queue_family queue_count
+            reserved queues
+        }
     }
     let header = header();
     assert_eq!(listed, structs(&header));
@@ -288,7 +293,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         TG_DEVICE_VALIDATION TG_DEVICE_TRACK_UNINITIALIZED TG_DEVICE_ISOLATE_BUFFERS TG_DEVICE_TRUST_SHADERS
         TG_DEVICE_NO_SYNCHRONIZATION2 TG_DEVICE_NO_PUSH_DESCRIPTORS TG_DEVICE_NO_ROBUSTNESS2 TG_MEMORY_DEVICE
         TG_MEMORY_UPLOAD TG_MEMORY_READBACK TG_MEMORY_TOKEN TG_BUFFER_UNALLOCATED TG_WRITE_NO_WAIT TG_KERNEL_TRUSTED TG_KERNEL_DECLARES_USES
-        TG_STEP_SKIP TG_STEP_COPY TG_STEP_RAN_ON_BAD_INPUT TG_STEP_DROPPED
+        TG_STEP_SKIP TG_STEP_COPY TG_STEP_RAN_ON_BAD_INPUT TG_STEP_DROPPED TG_VK_SIGNAL_SUBMITTED
     }
     let defined: Vec<&str> = defines(&header).map(|(name, _)| name).collect();
     assert_eq!(constants, defined);

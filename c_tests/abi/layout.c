@@ -1,6 +1,6 @@
 /* Sizes, offsets and numbers as the library has them; tests/header.rs compares them with Rust, the compiler
    with the header. scripts/header.sh writes this file. */
-#include <tidegate/tidegate.h>
+#include <tidegate/tidegate_vulkan.h>
 
 #if UINTPTR_MAX == 0xFFFFFFFFFFFFFFFF
 _Static_assert(sizeof(tg_str) == 16, "tg_str");
@@ -227,6 +227,17 @@ _Static_assert(offsetof(tg_step_info, produced_count) == 64, "tg_step_info.produ
 _Static_assert(sizeof(tg_suspect_info) == 24, "tg_suspect_info");
 _Static_assert(offsetof(tg_suspect_info, struct_size) == 0, "tg_suspect_info.struct_size");
 _Static_assert(offsetof(tg_suspect_info, name) == 8, "tg_suspect_info.name");
+_Static_assert(sizeof(tg_vk_handles) == 88, "tg_vk_handles");
+_Static_assert(offsetof(tg_vk_handles, struct_size) == 0, "tg_vk_handles.struct_size");
+_Static_assert(offsetof(tg_vk_handles, instance) == 8, "tg_vk_handles.instance");
+_Static_assert(offsetof(tg_vk_handles, physical_device) == 16, "tg_vk_handles.physical_device");
+_Static_assert(offsetof(tg_vk_handles, device) == 24, "tg_vk_handles.device");
+_Static_assert(offsetof(tg_vk_handles, get_instance_proc_addr) == 32, "tg_vk_handles.get_instance_proc_addr");
+_Static_assert(offsetof(tg_vk_handles, api_version) == 40, "tg_vk_handles.api_version");
+_Static_assert(offsetof(tg_vk_handles, queue_family) == 44, "tg_vk_handles.queue_family");
+_Static_assert(offsetof(tg_vk_handles, queue_count) == 48, "tg_vk_handles.queue_count");
+_Static_assert(offsetof(tg_vk_handles, reserved) == 52, "tg_vk_handles.reserved");
+_Static_assert(offsetof(tg_vk_handles, queues) == 56, "tg_vk_handles.queues");
 #endif
 
 _Static_assert(TG_WAIT_FOREVER == UINT64_MAX, "TG_WAIT_FOREVER");
@@ -316,3 +327,4 @@ _Static_assert(TG_STEP_SKIP == 1, "TG_STEP_SKIP");
 _Static_assert(TG_STEP_COPY == 2, "TG_STEP_COPY");
 _Static_assert(TG_STEP_RAN_ON_BAD_INPUT == 3, "TG_STEP_RAN_ON_BAD_INPUT");
 _Static_assert(TG_STEP_DROPPED == 4, "TG_STEP_DROPPED");
+_Static_assert(TG_VK_SIGNAL_SUBMITTED == 1, "TG_VK_SIGNAL_SUBMITTED");

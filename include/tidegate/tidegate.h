@@ -670,7 +670,11 @@ typedef struct tg_device_desc {
     uint32_t slots;
     /** Launches after which a slot flushes by itself, 1 to 1048576; 0: 1024. */
     uint32_t max_recorded;
-    /** Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits. */
+    /**
+     * Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits, or answers
+     * TG_NOT_READY where only a semaphore of the caller's could let some finish (tg_vk_stream_wait_semaphore). What was
+     * enqueued behind the oldest unfinished piece counts, finished or not.
+     */
     uint32_t max_pending;
     /** With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256. */
     uint32_t max_tasks;
@@ -1077,8 +1081,11 @@ TG_API tg_result tg_buffer_get_info(tg_device dev, tg_buffer buffer, tg_buffer_i
  *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
  *          TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
  *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+ *          While a stream waits for a semaphore (tg_vk_stream_wait_semaphore) also TG_NOT_READY: only that could make
+ *          room, and nothing changed; TG_ERROR_LIMIT_EXCEEDED when some pieces were enqueued before the room ran out.
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
- * \claims Success releases exactly the bytes of dst. Failure claims them, by a root of its own.
+ * \claims Success releases exactly the bytes of dst. Failure claims them, by a root of its own, but for the pieces
+ *         that were enqueued before it.
  */
 TG_API tg_result tg_buffer_write(tg_device dev, uint64_t stream, tg_slice dst, const void *src, size_t src_size);
 
@@ -1113,7 +1120,8 @@ TG_API tg_result tg_buffer_write_with(tg_device dev, uint64_t stream, tg_slice d
  * \param dst_size Bytes at dst; must be the size of the slice.
  * \param src The bytes to read; a size of 0 does nothing.
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
- * \returns TG_OK; TG_TIMEOUT; TG_ERROR_UNWRITTEN when some byte is claimed; TG_ERROR_INVALID_ARGUMENT;
+ * \returns TG_OK; TG_TIMEOUT; TG_NOT_READY as tg_device_desc::max_pending says; TG_ERROR_UNWRITTEN when some byte is
+ *          claimed; TG_ERROR_INVALID_ARGUMENT;
  *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
  *          TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
  *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
@@ -1133,8 +1141,9 @@ TG_API tg_result tg_buffer_read(tg_device dev, uint64_t stream, void *dst, size_
  * \param dst The bytes to write.
  * \param src The bytes to read; as many, and none of them in dst (VUID-vkCmdCopyBuffer-pRegions-00117). Two sizes of
  *        0 do nothing; 0 and another size are misuse, as any two that differ.
- * \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap
- *          or differ in size; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
+ * \returns TG_OK; TG_SKIPPED when src or dst has no memory; TG_NOT_READY as tg_device_desc::max_pending says, and
+ *          nothing changed; TG_ERROR_INVALID_ARGUMENT, also for slices that overlap or differ in size;
+ *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
  *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
  *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
@@ -1153,7 +1162,8 @@ TG_API tg_result tg_buffer_copy(tg_device dev, uint64_t stream, tg_slice dst, tg
  * \param pattern_size Bytes of the pattern: 1, 2 or 4; anything else is misuse. The pattern begins at the first byte
  *        of dst, which may lie anywhere; the size of dst must be a whole number of patterns. (What vkCmdFillBuffer
  *        cannot fill, multiples of 4 only, goes through staging memory.)
- * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
+ * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_NOT_READY as tg_device_desc::max_pending says, and nothing
+ *          changed; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
  *          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
@@ -1616,13 +1626,14 @@ typedef struct tg_launch_desc {
  * When a byte it reads is claimed, or the kernel is broken, the launch does not run and its outputs take over the
  * roots. Outputs are what the launch, else the kernel's descriptor, else its module declares; of a broken kernel whose
  * module cannot be parsed, every binding that the first two leave at TG_ACCESS_AUTO is one, an input too: a repair has
- * to write it again. Work either enters or skips, decided once, here. Returns without waiting for the device, unless max_pending
- * pieces of work are unfinished.
+ * to write it again. Work either enters or skips, decided once, here. Returns without waiting for the device, unless
+ * max_pending pieces of work are unfinished (tg_device_desc).
  *
  * \param dev The device.
  * \param desc The launch; must not be NULL.
- * \returns TG_OK: enqueued; TG_SKIPPED; TG_ERROR_INVALID_ARGUMENT, also for a wrong number of bindings, a wrong
- *          push_size, a slice beyond its buffer, an empty slice that is bound, and more than one grid;
+ * \returns TG_OK: enqueued; TG_SKIPPED; TG_NOT_READY as tg_device_desc::max_pending says, and nothing changed;
+ *          TG_ERROR_INVALID_ARGUMENT, also for a wrong number of bindings, a wrong push_size, a slice beyond its
+ *          buffer, an empty slice that is bound, and more than one grid;
  *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
  *          TG_ERROR_WRONG_STATE while an open scope or mapping holds some of the bytes; TG_ERROR_LIMIT_EXCEEDED for a
  *          slice or grid beyond the limits in tg_device_info; TG_ERROR_OUT_OF_HOST_MEMORY,

@@ -12,6 +12,7 @@ mod maps;
 mod questions;
 mod reads;
 mod scopes;
+mod semaphores;
 mod transfer;
 mod types;
 mod waits;
@@ -25,10 +26,10 @@ use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
-use crate::memory::{HandleKind, HandleTable, Memory, Place, pages::PageLimits};
+use crate::memory::{HandleKind, HandleTable, Hazards, Memory, Place, hazard, pages::PageLimits};
 use crate::stream::driver::Submission;
 use crate::stream::scheduler::Strategy;
-use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
+use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, Progress, SchedulerStreams};
 use events::Event;
 use kernels::Kernel;
 use maps::Mappings;
@@ -57,6 +58,9 @@ struct Core<B: Backend> {
     mappings: Mappings<B::Page>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
+    /// What destroyed buffers left under work that is held back: free once that work is on its way. Who took such
+    /// memory would be held back with it.
+    held_places: Vec<(Place, Hazards)>,
     /// Blocks of host reads that nobody waits for any more: free once their point is complete.
     late_reads: Vec<(Point, BlockKey)>,
     retired: Vec<Retired<B>>,
@@ -209,6 +213,13 @@ impl<B: Backend> Core<B> {
             }
             !done
         });
+        self.held_places.retain_mut(|(place, hazards)| {
+            let held = is_held(&**streams, hazards);
+            if !held {
+                pages.free(*place, std::mem::take(hazards));
+            }
+            held
+        });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
         if !self.late_reads.is_empty() {
             let read = self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point));
@@ -232,7 +243,12 @@ impl<B: Backend> Core<B> {
     /// Sheds a block and gives its memory back.
     fn forget(&mut self, block: BlockKey) {
         self.shed(block);
-        self.memory.remove(block);
+        let Some((place, hazards)) = self.memory.remove(block) else { return };
+        if is_held(&*self.streams, &hazards) {
+            self.held_places.push((place, hazards));
+        } else {
+            self.memory.pages.free(place, hazards);
+        }
     }
 
     /// Puts bytes behind a block that has none.
@@ -251,6 +267,15 @@ impl<B: Backend> Core<B> {
     fn work<'a>(&self, operation: &'static str, name: &'a Arc<str>, stream: u64) -> Work<'a> {
         Work { operation, name, is_kernel: false, label: "", stream, tag: 0, broken: None }
     }
+}
+
+/// Whether some work is held back.
+fn is_held<B: Backend>(streams: &dyn Driver<B>, hazards: &Hazards) -> bool {
+    let mut held = false;
+    hazard::conflicts(hazards, 0, u64::MAX, true, |mark| {
+        held = held || (streams.is_held_back(mark.point.slot) && streams.progress(mark.point) == Progress::Waiting);
+    });
+    held
 }
 
 /// Checks a slice: its handle, and that it lies in its buffer.
@@ -348,6 +373,7 @@ impl<B: Backend> Device<B> {
             events: HandleTable::new(HandleKind::Event, serial),
             mappings: Mappings::default(),
             staging: VecDeque::new(),
+            held_places: Vec::new(),
             late_reads: Vec::new(),
             retired: Vec::new(),
             settings,
@@ -470,16 +496,21 @@ impl<B: Backend> Device<B> {
     /// Unfinished work is bounded (R15): past the bound the oldest has to complete first. Work that only the caller can
     /// let go on is not waited for: that is `NotReady`, and nothing changed.
     fn make_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
-        while core.failures.ledger().len() >= core.settings.max_pending as usize {
+        let is_full = |core: &Core<B>| core.failures.ledger().len() >= core.settings.max_pending as usize;
+        while is_full(core) {
+            // What was held back may be free by now.
+            core.refresh(&self.backend)?;
+            if !is_full(core) {
+                break;
+            }
             for slot in core.streams.slots() {
                 core.close_slot(&self.backend, slot);
             }
-            let waited = MutexGuard::unlocked(core, || {
+            MutexGuard::unlocked(core, || {
                 (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
+                self.submit_freed();
                 self.wait_for_some(deadline)
-            });
-            core.refresh(&self.backend)?;
-            waited?;
+            })?;
         }
         Ok(())
     }
@@ -488,17 +519,17 @@ impl<B: Backend> Device<B> {
     fn submit_pending(&self, queue: usize) -> SmallVec<[Refusal; 1]> {
         let in_order = self.queues[queue].lock();
         let core = self.lock();
-        self.submit_all(queue, in_order, core)
+        self.submit_all(queue, in_order, core).0
     }
 
     /// The same for who has both locks. Nothing waits for the queue's with the device's in hand, and the log is told
-    /// when both are free.
+    /// when both are free. Also whether something is no longer held back on whichever queue.
     fn submit_all<'a>(
         &'a self,
         queue: usize,
         in_order: MutexGuard<'a, ()>,
         mut core: Guard<'a, B>,
-    ) -> SmallVec<[Refusal; 1]> {
+    ) -> (SmallVec<[Refusal; 1]>, bool) {
         let mut refusals = SmallVec::new();
         let submit = |submission: &mut Submission<B::Recording>| {
             let Submission { recording, waits, externals, signal, .. } = submission;
@@ -528,24 +559,40 @@ impl<B: Backend> Device<B> {
             }
         }
         drop(in_order);
+        let freed = core.streams.freed().is_some();
         self.unlock_and_log(core);
-        refusals
+        (refusals, freed)
+    }
+
+    /// Submits what was held back and need not be any more, whichever slot it is of.
+    fn submit_freed(&self) {
+        loop {
+            let freed = self.lock().streams.freed();
+            match freed {
+                Some(queue) => drop(self.submit_pending(queue)),
+                None => return,
+            }
+        }
     }
 
     /// Submits what a slot recorded. Fails if the device refused it.
     fn flush_slot(&self, slot: u32) -> Result {
         let mut core = self.lock();
         let queue = core.streams.queue_of(slot);
-        let closed = core.close_slot(&self.backend, slot);
-        // Completed work is looked for here and not at each launch: once a batch is often enough.
+        // Completed work is looked for here and not at each launch: once a batch is often enough. What a semaphore of
+        // the caller's held back until now goes along.
         let _ = core.refresh(&self.backend);
-        let refusals = match self.queues[queue].try_lock() {
+        let closed = core.close_slot(&self.backend, slot);
+        let (refusals, freed) = match self.queues[queue].try_lock() {
             Some(in_order) => self.submit_all(queue, in_order, core),
             None => {
                 self.unlock_and_log(core);
-                self.submit_pending(queue)
+                (self.submit_pending(queue), true)
             }
         };
+        if freed {
+            self.submit_freed();
+        }
         if closed.is_none() && refusals.is_empty() {
             return Ok(());
         }

@@ -17,34 +17,41 @@ impl<B: Backend> Device<B> {
     /// Writes host bytes, in the stream's order. They are copied before it returns. What does not fit the staging waits
     /// for its own predecessors, or is `NotReady` with `no_wait`, nothing changed.
     pub fn buffer_write(&self, stream: u64, dst: Slice, src: &[u8], no_wait: bool) -> Result {
-        let (to, slot, chunk) = {
+        let (to, slot, chunk, held) = {
             let mut core = self.lock();
             let to = core.resolve(dst, "dst.buffer", "dst.size")?;
             core.sized("src_size", src.len(), to)?;
             core.with_memory(to.block, "dst.buffer")?;
             core.not_held(&[write_of(to)], "dst")?;
             let chunk = (core.settings.staging_size / STAGING_PIECES).max(4096) & !3;
-            (to, core.streams.slot_of(stream), chunk)
+            let slot = core.streams.slot_of(stream);
+            (to, slot, chunk, core.streams.is_held_back(slot))
         };
         if src.is_empty() {
             return Ok(());
         }
-        if no_wait && src.len() as u64 > chunk {
+        let in_pieces = no_wait && src.len() as u64 > chunk;
+        if in_pieces {
             let most = self.lock().settings.staging_size.max(chunk);
             if src.len() as u64 > most {
                 let (size, flag) = (src.len(), "TG_WRITE_NO_WAIT");
                 let why = format_args!("{size} bytes can never be written with {flag}: the staging memory has {most}");
                 return Err(Error::misuse(Code::InvalidArgument, "src_size", why));
             }
-            let room = self.with(|core| core.staging_room(slot));
-            if (src.len() as u64) > room {
-                return Err(Error::NotReady);
-            }
+        }
+        // All of it or nothing, where what is missing would not be waited for.
+        if (in_pieces || (held && self.with(|core| core.is_held_back(&self.backend, slot))))
+            && src.len() as u64 > self.with(|core| core.staging_room(slot))
+        {
+            return Err(Error::NotReady);
         }
         let mut at = 0u64;
         for piece in src.chunks(chunk as usize) {
             let bytes = Bytes { start: to.start + at, end: to.start + at + piece.len() as u64, ..to };
             let mut written = self.write_piece(stream, slot, dst.buffer, bytes, piece, no_wait);
+            if at > 0 && written == Err(Error::NotReady) {
+                written = self.with(|core| core.broken_off(stream, bytes));
+            }
             if bytes.end < to.end && written.is_ok() {
                 // The device copies one piece while the host stages the next.
                 written = self.flush_slot(slot);
@@ -108,7 +115,9 @@ impl<B: Backend> Device<B> {
                 if core.staging_room(slot) < size {
                     let _ = core.refresh(&self.backend);
                 }
-                let oldest = if core.staging_room(slot) < size { core.oldest_staging(slot) } else { None };
+                // What is held back gives nothing back: the little that is staged behind it comes on top.
+                let waits = core.staging_room(slot) < size && !core.streams.is_held_back(slot);
+                let oldest = if waits { core.oldest_staging(slot) } else { None };
                 match oldest {
                     Some(_) if no_wait => return Err(Error::NotReady),
                     Some(point) => point,
@@ -344,6 +353,23 @@ impl<B: Backend> Core<B> {
         let to = Binding { page: to_page, offset: to.0.offset + to.1, size };
         let from = Binding { page: from_page, offset: from.0.offset + from.1, size };
         streams.take(backend, slot, need, for_host, &[Command::Copy { to, from }])
+    }
+
+    /// Part of a write is enqueued, and what holds the rest up only the caller can let go on: too late to say that
+    /// nothing changed.
+    fn broken_off(&mut self, stream: u64, rest: Bytes) -> Result {
+        let name = self.names.write.clone();
+        let work = self.work("tg_buffer_write", &name, stream);
+        let fault = Fault::new(Code::LimitExceeded, "there is no room for more unfinished work");
+        self.write_scope(&work, &[write_of(rest)], |_| Err(fault))
+    }
+
+    /// Whether only the caller can let the slot's work go on.
+    fn is_held_back(&mut self, backend: &B, slot: u32) -> bool {
+        self.streams.is_held_back(slot) && {
+            let _ = self.refresh(backend);
+            self.streams.is_held_back(slot)
+        }
     }
 
     /// Bytes the slot may still stage before its own earlier staging has to be over.

@@ -141,6 +141,7 @@ impl<B: Backend> Device<B> {
     fn submit_held(&self, point: Point) -> bool {
         let queue = self.lock().streams.queue_of(point.slot);
         self.submit_pending(queue);
+        self.submit_freed();
         self.lock().streams.progress(point) != Progress::Waiting
     }
 
@@ -173,7 +174,9 @@ impl<B: Backend> Device<B> {
             for point in core.streams.slots().iter().filter_map(|slot| core.streams.last(*slot)) {
                 match core.streams.progress(point) {
                     Progress::Running(point) => running = running.or(Some(Ok(point))),
-                    Progress::Waiting => over = None,
+                    Progress::Waiting if core.streams.is_held_back(point.slot) => over = None,
+                    // Somebody is just submitting it.
+                    Progress::Waiting => {}
                     Progress::Over => {}
                 }
             }

@@ -89,7 +89,9 @@ pub struct tg_device_desc {
     pub slots: u32,
     /// Launches after which a slot flushes by itself, 1 to 1048576; 0: 1024.
     pub max_recorded: u32,
-    /// Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits.
+    /// Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits, or answers
+    /// TG_NOT_READY where only a semaphore of the caller's could let some finish (tg_vk_stream_wait_semaphore). What was
+    /// enqueued behind the oldest unfinished piece counts, finished or not.
     pub max_pending: u32,
     /// With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256.
     pub max_tasks: u32,

@@ -71,13 +71,14 @@ const EXTRA: UseFields =
 /// When a byte it reads is claimed, or the kernel is broken, the launch does not run and its outputs take over the
 /// roots. Outputs are what the launch, else the kernel's descriptor, else its module declares; of a broken kernel whose
 /// module cannot be parsed, every binding that the first two leave at TG_ACCESS_AUTO is one, an input too: a repair has
-/// to write it again. Work either enters or skips, decided once, here. Returns without waiting for the device, unless max_pending
-/// pieces of work are unfinished.
+/// to write it again. Work either enters or skips, decided once, here. Returns without waiting for the device, unless
+/// max_pending pieces of work are unfinished (tg_device_desc).
 ///
 /// \param dev The device.
 /// \param desc The launch; must not be NULL.
-/// \returns TG_OK: enqueued; TG_SKIPPED; TG_ERROR_INVALID_ARGUMENT, also for a wrong number of bindings, a wrong
-///          push_size, a slice beyond its buffer, an empty slice that is bound, and more than one grid;
+/// \returns TG_OK: enqueued; TG_SKIPPED; TG_NOT_READY as tg_device_desc::max_pending says, and nothing changed;
+///          TG_ERROR_INVALID_ARGUMENT, also for a wrong number of bindings, a wrong push_size, a slice beyond its
+///          buffer, an empty slice that is bound, and more than one grid;
 ///          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
 ///          TG_ERROR_WRONG_STATE while an open scope or mapping holds some of the bytes; TG_ERROR_LIMIT_EXCEEDED for a
 ///          slice or grid beyond the limits in tg_device_info; TG_ERROR_OUT_OF_HOST_MEMORY,

@@ -31,6 +31,8 @@ mod strings;
 mod structs;
 #[cfg(test)]
 mod tests;
+mod vk;
+mod vulkan;
 
 pub use buffer::*;
 pub use device::*;
@@ -47,3 +49,4 @@ pub use scope::*;
 pub use slices::*;
 pub use stream::*;
 pub use strings::*;
+pub use vulkan::*;

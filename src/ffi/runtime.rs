@@ -8,10 +8,13 @@ use super::device::{
 use super::library::*;
 use super::strings;
 use super::structs::misuse;
+use super::vulkan::tg_vk_handles;
 use crate::device::Settings;
 use crate::error::Result;
 use crate::stream::Backend;
-use crate::vulkan::{self, BackendInfo, Containment, DeviceDescription, DeviceType, Disabled, Options, Select};
+use crate::vulkan::{self, BackendInfo, Containment, DeviceDescription, DeviceType, Disabled, Handle, Options, Select};
+
+use std::ffi::c_void;
 
 /// A device as C programs know it.
 pub(super) type Device = crate::device::Device<vulkan::Backend>;
@@ -106,6 +109,30 @@ pub(super) fn info(device: &Device) -> tg_device_info {
         map_alignment: limits.map_alignment[1..].iter().copied().max().unwrap_or(1),
         ..described(&info.description)
     }
+}
+
+/// What a device is made of.
+pub(super) fn handles(device: &Device) -> tg_vk_handles {
+    let handles = device.backend().handles();
+    let mut queues = [std::ptr::null_mut(); 4];
+    queues.iter_mut().zip(handles.queues()).for_each(|(out, queue)| *out = object(queue));
+    tg_vk_handles {
+        struct_size: 0,
+        instance: object(handles.instance()),
+        physical_device: object(handles.physical_device()),
+        device: object(handles.device()),
+        get_instance_proc_addr: Some(handles.get_instance_proc_addr()),
+        api_version: device.backend().info().api_version,
+        queue_family: handles.queue_family(),
+        queue_count: handles.queues().count() as u32,
+        reserved: 0,
+        queues,
+    }
+}
+
+/// A dispatchable object of Vulkan's is a pointer to something of the loader's.
+fn object<T: Handle>(handle: T) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(handle.as_raw() as usize)
 }
 
 fn features(info: &BackendInfo) -> u64 {

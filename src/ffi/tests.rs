@@ -63,6 +63,8 @@ fn call_all(dev: tg_device, mut before: impl FnMut(), mut after: impl FnMut(&'st
         tg_event_status(dev, event);
         tg_stream_wait_event(dev, 0, event);
         tg_event_destroy(dev, event);
+        tg_vk_device_handles(dev, null_mut());
+        tg_vk_stream_wait_semaphore(dev, 0, 0, 0, 0);
         tg_check_written(dev, null(), 0, 0);
         tg_first_failure(dev, null(), 0, null_mut());
         tg_taint(dev, null(), 0, null());

@@ -69,13 +69,10 @@ impl<S: PageSource> Memory<S> {
         Ok(())
     }
 
-    /// Takes a block out; its claims were shed. Its memory is free again at once.
-    pub fn remove(&mut self, block: BlockKey) {
-        if let Some(block) = self.blocks.remove(block)
-            && let Some(place) = block.place
-        {
-            self.pages.free(place, block.hazards);
-        }
+    /// Takes a block out; its claims were shed. What it leaves behind.
+    pub fn remove(&mut self, block: BlockKey) -> Option<(Place, Hazards)> {
+        let block = self.blocks.remove(block)?;
+        Some((block.place?, block.hazards))
     }
 
     /// Whether the host may read the block's memory, or write it, directly.

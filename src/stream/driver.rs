@@ -105,6 +105,45 @@ pub(super) fn add_point(points: &mut SmallVec<[Point; 2]>, point: Point) {
     }
 }
 
+/// Adds a semaphore to wait for; of one semaphore the highest value says it all.
+pub(super) fn add_external(externals: &mut SmallVec<[External; 1]>, external: External) {
+    match externals.iter_mut().find(|known| known.semaphore == external.semaphore) {
+        Some(known) if known.value < external.value => *known = external,
+        Some(known) => known.submitted |= external.submitted && known.value == external.value,
+        None => externals.push(external),
+    }
+}
+
+/// What the device says of semaphores of the caller's, asked no more often than one look at them needs.
+pub(super) struct Look<'a, B> {
+    backend: &'a B,
+    reached: SmallVec<[External; 4]>,
+    unreached: SmallVec<[External; 4]>,
+    pub(super) answer: Result<(), Fault>,
+}
+
+impl<'a, B: Backend> Look<'a, B> {
+    pub(super) fn new(backend: &'a B) -> Look<'a, B> {
+        Look { backend, reached: SmallVec::new(), unreached: SmallVec::new(), answer: Ok(()) }
+    }
+
+    pub(super) fn is_reached(&mut self, external: External) -> bool {
+        let External { semaphore, value, .. } = external;
+        if self.reached.iter().any(|known| known.semaphore == semaphore && known.value >= value) {
+            return true;
+        }
+        if self.unreached.iter().any(|known| known.semaphore == semaphore && known.value <= value) {
+            return false;
+        }
+        let reached = self.backend.external_reached(external).unwrap_or_else(|fault| {
+            self.answer = Err(fault);
+            false
+        });
+        if reached { &mut self.reached } else { &mut self.unreached }.push(external);
+        reached
+    }
+}
+
 /// A closed recording on its way to a queue.
 pub struct Submission<R> {
     /// What it holds: a batch of one slot, or of several.
@@ -145,7 +184,7 @@ pub trait Driver<B: Backend>: Send {
 
     /// Work of the slot comes after these points from now on, whether it shares bytes with them or not.
     fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault>;
-    /// The slot's work waits for a semaphore of the caller's from now on.
+    /// What the slot takes from now on waits for a semaphore of the caller's. What it took before has to be closed.
     fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault>;
     /// Adds what work of the slot comes after, whatever it does.
     fn need(&self, slot: u32, need: &mut Need);
@@ -173,8 +212,11 @@ pub trait Driver<B: Backend>: Send {
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>>;
     /// What the device answered.
     fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool);
-    /// Whether the slot has work that is held back, by a semaphore of the caller's or behind such work.
+    /// Whether the slot has work, or would have if it took some, that is held back: by a semaphore of the caller's, or
+    /// behind such work.
     fn is_held_back(&self, slot: u32) -> bool;
+    /// A queue with a submission that was held back and need not be any more.
+    fn freed(&self) -> Option<usize>;
 
     /// The point of everything the slot took.
     fn last(&self, slot: u32) -> Option<Point>;

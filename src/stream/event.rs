@@ -4,11 +4,12 @@
 //! on another queue by a wait on that slot's timeline; and only if they share bytes that one of them writes. A barrier
 //! orders everything before it on its queue, so one serves all hazards known when it is recorded. Work of another slot
 //! is submitted before anything that depends on it is recorded, so no submission ever waits for a later one. Only work
-//! that is held back for a semaphore of the caller's is not: what depends on it is held back behind it.
+//! that is held back for a semaphore of the caller's is not: what depends on it is held back behind it, in a batch that
+//! holds nothing else. A batch names only batches that were closed before it, so batches never wait for each other.
 
 use super::answers::Answers;
 use super::backend::{Backend, External};
-use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission, Told};
+use super::driver::{Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point};
 use super::pool::StreamPool;
 use crate::error::Fault;
 use crate::failure::Point;
@@ -39,7 +40,7 @@ struct Slot<R> {
     after: SmallVec<[Point; 2]>,
     /// What work comes after because the caller says so.
     told: SmallVec<[(Point, Told); 2]>,
-    /// Semaphores of the caller's that were not reached when last asked; every batch waits for them until they are.
+    /// Semaphores of the caller's that the open batch waits for. Those behind it come after it.
     externals: SmallVec<[External; 1]>,
     /// The open recording writes memory that the host reads.
     for_host: bool,
@@ -105,6 +106,18 @@ impl<R> Slot<R> {
         }
     }
 
+    /// Work comes after a point from now on.
+    fn tell(&mut self, point: Point) {
+        match self.told.iter_mut().find(|(known, _)| known.slot == point.slot) {
+            // Of one slot the latest says it all.
+            Some((known, told)) => {
+                known.batch = known.batch.max(point.batch);
+                *told = Told::default();
+            }
+            None => self.told.push((point, Told::default())),
+        }
+    }
+
     fn progress(&self, point: Point) -> Progress {
         if point.batch > self.answers.settled() {
             return Progress::Waiting;
@@ -159,8 +172,10 @@ impl<B: Backend> EventStreams<B> {
         let Some(theirs) = self.pool.try_get(point.slot) else { return };
         let own = self.pool.try_get(slot);
         // Work that never ran cannot stand for what it was to come after.
-        if point.batch <= theirs.answers.refused() {
-            need.everything |= own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals);
+        if point.batch <= theirs.answers.refused()
+            && own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals)
+        {
+            self.come_after_everything(slot, need);
         }
         if point.slot == slot {
             need.barrier |= sequence > theirs.covered;
@@ -174,7 +189,7 @@ impl<B: Backend> EventStreams<B> {
                 need.flush(point.slot);
                 return;
             }
-            need.after.push(point);
+            self.come_behind(slot, point, need);
         } else {
             // What was refused never runs; there is nothing to come after.
             batch = batch.min(theirs.accepted);
@@ -189,6 +204,34 @@ impl<B: Backend> EventStreams<B> {
             match need.waits.iter_mut().find(|wait| wait.slot == point.slot) {
                 Some(wait) => wait.batch = wait.batch.max(batch),
                 None => need.waits.push(point),
+            }
+        }
+    }
+
+    /// Adds a batch that is held back. What the slot recorded before need not wait with this work.
+    fn come_behind(&self, slot: u32, point: Point, need: &mut Need) {
+        add_point(&mut need.after, point);
+        let is_behind = |own: &Slot<B::Recording>| {
+            own.after.iter().any(|known| known.slot == point.slot && known.batch >= point.batch)
+        };
+        if self.pool.try_get(slot).is_some_and(|own| own.recorded > 0 && !is_behind(own)) {
+            need.flush(slot);
+        }
+    }
+
+    /// Nothing tells what hides behind work that never ran: what is held back may, too.
+    fn come_after_everything(&self, slot: u32, need: &mut Need) {
+        if std::mem::replace(&mut need.everything, true) {
+            return;
+        }
+        for (other, theirs) in self.pool.iter() {
+            let point = Point { slot: other, batch: theirs.open - 1 };
+            if other == slot || point.batch <= theirs.answers.settled() || !self.is_held_back(other) {
+                continue;
+            }
+            self.come_behind(slot, point, need);
+            if self.queue_of(other) != self.queue_of(slot) {
+                need.waits.push(point);
             }
         }
     }
@@ -219,11 +262,48 @@ impl<B: Backend> EventStreams<B> {
     }
 
     fn is_ready(&self, submission: &Submission<B::Recording>) -> bool {
-        submission.externals.iter().all(|external| external.submitted)
-            && submission
-                .after
+        self.are_ready(&submission.externals, &submission.after)
+    }
+
+    fn are_ready(&self, externals: &[External], after: &[Point]) -> bool {
+        externals.iter().all(|external| external.submitted)
+            && after
                 .iter()
                 .all(|point| self.pool.try_get(point.slot).is_none_or(|theirs| point.batch <= theirs.answers.settled()))
+    }
+
+    /// The first submission of a queue that nothing holds back, neither itself nor an earlier one of its slot.
+    fn first_ready(&self, queue: usize, wanted: impl Fn(&Submission<B::Recording>) -> bool) -> Option<usize> {
+        let mut held: SmallVec<[u32; 8]> = SmallVec::new();
+        self.pending[queue].iter().position(|submission| {
+            let slot = submission.signal.slot;
+            let ready = !held.contains(&slot) && self.is_ready(submission);
+            if !ready {
+                held.push(slot);
+            }
+            ready && wanted(submission)
+        })
+    }
+
+    /// Asks which semaphores of the caller's were reached.
+    fn look(&mut self, backend: &B) -> Result<(), Fault> {
+        let mut look = Look::new(backend);
+        for (slot, own) in self.pool.iter_mut().filter(|(_, own)| !own.externals.is_empty()) {
+            if own.recorded > 0 {
+                own.externals.iter_mut().for_each(|external| external.submitted |= look.is_reached(*external));
+                continue;
+            }
+            let waits = own.externals.len();
+            own.externals.retain(|external| !look.is_reached(*external));
+            if own.externals.len() < waits {
+                // The semaphore may be gone by the time there is work: a barrier shows it what was written before.
+                own.tell(Point { slot, batch: own.open });
+            }
+        }
+        for external in self.pending.iter_mut().flatten().flat_map(|submission| &mut submission.externals) {
+            external.submitted = external.submitted || look.is_reached(*external);
+        }
+        look.answer
     }
 }
 
@@ -247,16 +327,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault> {
         self.open(backend, slot)?;
         if let Some(own) = self.pool.try_get_mut(slot) {
-            for point in points {
-                match own.told.iter_mut().find(|(known, _)| known.slot == point.slot) {
-                    // Of one slot the latest says it all.
-                    Some((known, told)) => {
-                        known.batch = known.batch.max(point.batch);
-                        *told = Told::default();
-                    }
-                    None => own.told.push((*point, Told::default())),
-                }
-            }
+            points.iter().for_each(|point| own.tell(*point));
         }
         Ok(())
     }
@@ -264,7 +335,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault> {
         self.open(backend, slot)?;
         if let Some(own) = self.pool.try_get_mut(slot) {
-            own.externals.push(external);
+            add_external(&mut own.externals, external);
         }
         Ok(())
     }
@@ -328,11 +399,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             }
             self.stats.waits += 1;
         }
-        for point in &need.after {
-            if !own.after.contains(point) {
-                own.after.push(*point);
-            }
-        }
+        need.after.iter().for_each(|point| add_point(&mut own.after, *point));
         let result = commands.iter().try_for_each(|command| command.record(backend, recording));
         own.broken_off = false;
         result?;
@@ -380,7 +447,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             backend.host_barrier(&mut recording);
         }
         let (waits, after) = (std::mem::take(&mut own.waits), std::mem::take(&mut own.after));
-        let externals = own.externals.clone();
+        let externals = std::mem::take(&mut own.externals);
         let signal = Point { slot, batch: own.finish() };
         let points = SmallVec::from_slice(&[signal]);
         match backend.end(&mut recording) {
@@ -390,6 +457,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             }
             Err(fault) => {
                 own.settle(signal.batch, false);
+                own.externals = externals;
                 self.refusals += 1;
                 self.answers += 1;
                 backend.recycle(slot, recording);
@@ -399,15 +467,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     }
 
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>> {
-        let mut held: SmallVec<[u32; 8]> = SmallVec::new();
-        let at = self.pending[queue].iter().position(|submission| {
-            let slot = submission.signal.slot;
-            let ready = !held.contains(&slot) && self.is_ready(submission);
-            if !ready {
-                held.push(slot);
-            }
-            ready
-        })?;
+        let at = self.first_ready(queue, |_| true)?;
         let mut submission = self.pending[queue].remove(at)?;
         // A batch that was held back when it was named may have been refused since: nothing will ever signal it.
         for wait in &mut submission.waits {
@@ -423,18 +483,35 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         own.settle(batch, accepted);
         self.answers += 1;
         if accepted {
+            own.told.retain(|(_, told)| !told.is_done(batch));
             own.in_flight.push_back((batch, submission.recording));
             self.stats.submissions += 1;
         } else {
             self.refusals += 1;
             backend.recycle(slot, submission.recording);
+            // It waited for nothing: the slot's next batch has to.
+            let queue = self.queue_of(slot);
+            let behind = self.pending[queue].iter_mut().find(|behind| behind.signal.slot == slot);
+            let next = match behind {
+                Some(behind) => Some(&mut behind.externals),
+                None => self.pool.try_get_mut(slot).map(|own| &mut own.externals),
+            };
+            if let Some(next) = next {
+                submission.externals.into_iter().for_each(|external| add_external(next, external));
+            }
         }
     }
 
     fn is_held_back(&self, slot: u32) -> bool {
-        self.pending[self.queue_of(slot)]
-            .iter()
-            .any(|submission| submission.signal.slot == slot && !self.is_ready(submission))
+        let pending = &self.pending[self.queue_of(slot)];
+        pending.iter().any(|submission| submission.signal.slot == slot && !self.is_ready(submission))
+            || self.pool.try_get(slot).is_some_and(|own| !self.are_ready(&own.externals, &own.after))
+    }
+
+    fn freed(&self) -> Option<usize> {
+        let was_held =
+            |submission: &Submission<B::Recording>| !submission.externals.is_empty() || !submission.after.is_empty();
+        (0..self.pending.len()).find(|queue| self.first_ready(*queue, was_held).is_some())
     }
 
     fn last(&self, slot: u32) -> Option<Point> {
@@ -461,16 +538,8 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     }
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
-        let mut answer = Ok(());
-        let mut reached: SmallVec<[(u32, External); 4]> = SmallVec::new();
+        let mut answer = self.look(backend);
         for (slot, own) in self.pool.iter_mut() {
-            for external in &own.externals {
-                match backend.external_reached(*external) {
-                    Ok(true) => reached.push((slot, *external)),
-                    Ok(false) => {}
-                    Err(fault) => answer = Err(fault),
-                }
-            }
             if own.accepted == own.complete {
                 continue;
             }
@@ -484,17 +553,6 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             while own.in_flight.front().is_some_and(|(batch, _)| *batch <= own.complete) {
                 if let Some((_, recording)) = own.in_flight.pop_front() {
                     backend.recycle(slot, recording);
-                }
-            }
-        }
-        for (slot, external) in reached {
-            if let Some(own) = self.pool.try_get_mut(slot) {
-                own.externals.retain(|other| *other != external);
-            }
-            let queue = self.queue_of(slot);
-            for submission in self.pending[queue].iter_mut().filter(|submission| submission.signal.slot == slot) {
-                for other in submission.externals.iter_mut().filter(|other| **other == external) {
-                    other.submitted = true;
                 }
             }
         }

@@ -4,10 +4,14 @@
 //! another slot's queued work has everything flushed first. So a batch may hold them in any order that keeps each slot's
 //! own: slot by slot, or interleaved, where one barrier serves a step of every slot. What a task comes after in its own
 //! slot is remembered with it, and a barrier is recorded only where none since serves.
+//!
+//! Tasks that are held back for a semaphore of the caller's stay queued, and so does what depends on them. A slot's
+//! queue is cut into batches for that: tasks of one batch are held back by the same things, and a batch that others
+//! come behind takes no more tasks, so batches never wait for each other.
 
 use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Grid, Launch};
-use super::driver::{Command, Driver, Need, OrderStats, Progress, Submission, Told, add_point};
+use super::driver::{Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point};
 use super::pool::StreamPool;
 use crate::code::Code;
 use crate::error::Fault;
@@ -80,18 +84,52 @@ struct Task {
     commands: (usize, usize),
 }
 
-struct Slot<B: Backend> {
-    sequence: u64,
+/// Tasks of one slot that run together.
+struct Batch<B: Backend> {
+    number: u64,
     tasks: VecDeque<Task>,
     kept: KeptWork<B>,
-    /// The batch of this slot being queued.
-    open: u64,
+    /// What the tasks must not overtake: batches that are held back.
+    after: SmallVec<[Point; 2]>,
+    /// Semaphores of the caller's that the tasks wait for.
+    externals: SmallVec<[External; 1]>,
+}
+
+impl<B: Backend> Batch<B> {
+    fn new(number: u64) -> Batch<B> {
+        Batch {
+            number,
+            tasks: VecDeque::new(),
+            kept: KeptWork { commands: Vec::new(), bindings: Vec::new(), push: Vec::new(), labels: String::new() },
+            after: SmallVec::new(),
+            externals: SmallVec::new(),
+        }
+    }
+
+    /// It is over, one way or another; the next one has its memory.
+    fn start_over(&mut self) {
+        self.number += 1;
+        self.after.clear();
+        self.tasks.clear();
+        self.kept.commands.clear();
+        self.kept.bindings.clear();
+        self.kept.push.clear();
+        self.kept.labels.clear();
+    }
+
+    fn is_behind(&self, point: Point) -> bool {
+        self.after.iter().any(|known| known.slot == point.slot && known.batch >= point.batch)
+    }
+}
+
+struct Slot<B: Backend> {
+    sequence: u64,
+    /// Batches that take no more tasks, in order.
+    sealed: VecDeque<Batch<B>>,
+    /// The batch being queued.
+    open: Batch<B>,
     /// Work comes after everything there was before the caller said so.
     told: Option<Told>,
-    /// What the queued tasks must not overtake: batches that are held back.
-    after: SmallVec<[Point; 2]>,
-    /// Semaphores of the caller's that were not reached when last asked.
-    externals: SmallVec<[External; 1]>,
     /// What the device answered.
     answers: Answers,
     /// The last batch known to be complete.
@@ -106,12 +144,9 @@ impl<B: Backend> Slot<B> {
     fn new() -> Slot<B> {
         Slot {
             sequence: 0,
-            tasks: VecDeque::new(),
-            kept: KeptWork { commands: Vec::new(), bindings: Vec::new(), push: Vec::new(), labels: String::new() },
-            open: 1,
+            sealed: VecDeque::new(),
+            open: Batch::new(1),
             told: None,
-            after: SmallVec::new(),
-            externals: SmallVec::new(),
             answers: Answers::default(),
             complete: 0,
             emitted: 0,
@@ -120,19 +155,33 @@ impl<B: Backend> Slot<B> {
         }
     }
 
-    /// Nothing is queued any more.
-    fn forget(&mut self) {
-        self.included = false;
-        self.after.clear();
-        self.tasks.clear();
-        self.kept.commands.clear();
-        self.kept.bindings.clear();
-        self.kept.push.clear();
-        self.kept.labels.clear();
+    /// The batch that is next to run.
+    fn front(&self) -> &Batch<B> {
+        self.sealed.front().unwrap_or(&self.open)
     }
 
-    fn waits_for_host(&self) -> bool {
-        self.externals.iter().any(|external| !external.submitted)
+    fn front_mut(&mut self) -> &mut Batch<B> {
+        self.sealed.front_mut().unwrap_or(&mut self.open)
+    }
+
+    /// What is queued takes no more tasks.
+    fn seal(&mut self) {
+        if !self.open.tasks.is_empty() {
+            let next = Batch::new(self.open.number + 1);
+            self.sealed.push_back(std::mem::replace(&mut self.open, next));
+        }
+    }
+
+    /// The front batch is recorded, or given up.
+    fn forget_front(&mut self) {
+        self.included = false;
+        if self.sealed.pop_front().is_none() {
+            self.open.start_over();
+        }
+    }
+
+    fn batches(&self) -> impl Iterator<Item = &Batch<B>> {
+        self.sealed.iter().chain([&self.open])
     }
 }
 
@@ -157,6 +206,8 @@ pub struct SchedulerStreams<B: Backend> {
     /// Batches of the executor that were closed.
     closed: u64,
     pending: VecDeque<Submission<B::Recording>>,
+    /// Semaphores that a refused batch waited for: whatever runs next has to.
+    owed: SmallVec<[External; 1]>,
     in_flight: VecDeque<Submission<B::Recording>>,
     stats: OrderStats,
 }
@@ -173,6 +224,7 @@ impl<B: Backend> SchedulerStreams<B> {
             made: false,
             closed: 0,
             pending: VecDeque::new(),
+            owed: SmallVec::new(),
             in_flight: VecDeque::new(),
             stats: OrderStats::default(),
         }
@@ -186,32 +238,79 @@ impl<B: Backend> SchedulerStreams<B> {
         self.pool.get_or_make(slot, || Ok::<_, Fault>(Slot::new())).map(drop)
     }
 
-    /// Whether a slot's queued tasks have to stay queued.
-    fn is_held(&self, own: &Slot<B>) -> bool {
-        own.waits_for_host()
-            || own
-                .after
-                .iter()
-                .any(|point| self.pool.try_get(point.slot).is_some_and(|t| point.batch > t.answers.settled()))
+    /// Whether the tasks of a batch have to stay queued. What comes behind a batch that was closed is submitted after
+    /// it.
+    fn is_held(&self, batch: &Batch<B>) -> bool {
+        let is_queued =
+            |point: &Point| self.pool.try_get(point.slot).is_some_and(|theirs| point.batch >= theirs.front().number);
+        batch.externals.iter().any(|external| !external.submitted) || batch.after.iter().any(is_queued)
+    }
+
+    fn is_ready(&self, own: &Slot<B>) -> bool {
+        !own.front().tasks.is_empty() && !self.is_held(own.front())
     }
 
     fn come_after(&self, slot: u32, mark: Mark, need: &mut Need) {
         let Point { slot: other, batch } = mark.point;
         let Some(theirs) = self.pool.try_get(other) else { return };
-        if other == slot && batch == theirs.open {
+        if other == slot && batch == theirs.open.number {
             need.own = need.own.max(mark.sequence);
-        } else if batch > theirs.answers.settled() && self.is_held(theirs) {
-            need.after.push(mark.point);
+        } else if batch <= theirs.answers.settled() {
+            need.barrier = true;
+        } else if other == slot && batch >= theirs.front().number {
+            // Batches of one slot run in order.
+            need.barrier = true;
+        } else if batch < theirs.open.number
+            && theirs.sealed.iter().take_while(|sealed| sealed.number <= batch).any(|sealed| self.is_held(sealed))
+        {
+            add_point(&mut need.after, mark.point);
             need.barrier = true;
             // What this slot queued before need not wait with it.
-            if self.pool.try_get(slot).is_some_and(|own| !own.tasks.is_empty() && !self.is_held(own)) {
+            let apart = |own: &Slot<B>| !own.open.tasks.is_empty() && !own.open.is_behind(mark.point);
+            if self.pool.try_get(slot).is_some_and(apart) {
                 need.flush(slot);
             }
-        } else if batch > theirs.answers.settled() {
-            need.flush(other);
         } else {
-            need.barrier = true;
+            // Submitted, or, if it is held back, sealed.
+            need.flush(other);
         }
+    }
+
+    /// What a slot queued and cannot be closed now takes no more tasks.
+    fn seal(&mut self, slot: u32) {
+        if self.pool.try_get(slot).is_some_and(|own| !own.sealed.is_empty() || self.is_held(&own.open))
+            && let Some(own) = self.pool.try_get_mut(slot)
+        {
+            own.seal();
+        }
+    }
+
+    /// Asks which semaphores of the caller's were reached.
+    fn look(&mut self, backend: &B) -> Result<(), Fault> {
+        let mut look = Look::new(backend);
+        let owed = self.owed.len();
+        self.owed.retain(|external| !look.is_reached(*external));
+        let is_paid = self.owed.len() < owed;
+        for (_, own) in self.pool.iter_mut() {
+            if is_paid {
+                own.told = Some(Told::default());
+            }
+            let Slot { sealed, open, told, .. } = own;
+            for external in sealed.iter_mut().flat_map(|batch| &mut batch.externals) {
+                external.submitted = external.submitted || look.is_reached(*external);
+            }
+            if !open.tasks.is_empty() {
+                open.externals.iter_mut().for_each(|external| external.submitted |= look.is_reached(*external));
+                continue;
+            }
+            let waits = open.externals.len();
+            open.externals.retain(|external| !look.is_reached(*external));
+            if open.externals.len() < waits {
+                // The semaphore may be gone by the time there is work: a barrier shows it what was written before.
+                *told = Some(Told::default());
+            }
+        }
+        look.answer
     }
 
     fn settle(&mut self, points: &[Point], accepted: bool) {
@@ -231,15 +330,17 @@ impl<B: Backend> SchedulerStreams<B> {
         let mut any_barrier = false;
         let mut left = 0;
         for (_, own) in self.pool.iter_mut().filter(|(_, own)| own.included) {
-            left += own.tasks.len();
-            own.emitted = own.tasks.front().map_or(own.sequence, |task| task.sequence - 1);
+            let tasks = &own.front().tasks;
+            left += tasks.len();
+            own.emitted = tasks.front().map_or(own.sequence, |task| task.sequence - 1);
             own.covered = own.emitted;
         }
         let slots = self.pool.count() as u32;
         let mut slot = 0;
         while left > 0 {
             let own = self.pool.try_get_mut(slot).filter(|own| own.included);
-            let Some((task, covered)) = own.and_then(|own| Some((own.tasks.pop_front()?, own.covered))) else {
+            let Some((task, covered)) = own.and_then(|own| Some((own.front_mut().tasks.pop_front()?, own.covered)))
+            else {
                 slot = (slot + 1) % slots;
                 continue;
             };
@@ -251,8 +352,9 @@ impl<B: Backend> SchedulerStreams<B> {
             }
             if let Some(own) = self.pool.try_get_mut(slot) {
                 let (first, count) = task.commands;
-                for command in &own.kept.commands[first..first + count] {
-                    own.kept.record(backend, recording, command)?;
+                let kept = &own.front().kept;
+                for command in &kept.commands[first..first + count] {
+                    kept.record(backend, recording, command)?;
                 }
                 own.emitted = task.sequence;
             }
@@ -268,14 +370,58 @@ impl<B: Backend> SchedulerStreams<B> {
         backend.end(recording)
     }
 
+    /// Closes what is queued and ready, one batch of each slot; false if nothing is.
+    fn close_ready(&mut self, backend: &B) -> Result<bool, (SmallVec<[Point; 4]>, Fault)> {
+        let ready: SmallVec<[u32; 16]> =
+            self.pool.iter().filter(|(_, own)| self.is_ready(own)).map(|(slot, _)| slot).collect();
+        if ready.is_empty() {
+            return Ok(false);
+        }
+        let mut points: SmallVec<[Point; 4]> = SmallVec::new();
+        let mut externals = std::mem::take(&mut self.owed);
+        for slot in ready {
+            let Some(own) = self.pool.try_get_mut(slot) else { continue };
+            own.included = true;
+            let front = own.front_mut();
+            front.externals.drain(..).for_each(|external| add_external(&mut externals, external));
+            points.push(Point { slot, batch: front.number });
+        }
+        let answer = backend.begin(EXECUTOR).and_then(|mut recording| {
+            match catch_unwind(AssertUnwindSafe(|| self.record(backend, &mut recording))) {
+                Ok(Ok(())) => Ok(recording),
+                Ok(Err(fault)) => {
+                    backend.recycle(EXECUTOR, recording);
+                    Err(fault)
+                }
+                // What a panic left half recorded is dropped, not used again.
+                Err(panic) => Err(Fault::new(Code::Internal, panic_message(&*panic))),
+            }
+        });
+        self.forget_tasks();
+        match answer {
+            Ok(recording) => {
+                self.closed += 1;
+                let signal = Point { slot: EXECUTOR, batch: self.closed };
+                let (waits, after) = (SmallVec::new(), SmallVec::new());
+                self.pending.push_back(Submission { points, signal, recording, waits, externals, after });
+                Ok(true)
+            }
+            Err(fault) => {
+                self.owed = externals;
+                self.settle(&points, false);
+                Err((points, fault))
+            }
+        }
+    }
+
     /// The tasks of the slots in a batch are gone.
     fn forget_tasks(&mut self) {
         self.queued = 0;
         for (_, own) in self.pool.iter_mut() {
             if own.included {
-                own.forget();
+                own.forget_front();
             }
-            self.queued += own.tasks.len();
+            self.queued += own.batches().map(|batch| batch.tasks.len()).sum::<usize>();
         }
     }
 }
@@ -344,12 +490,15 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         self.make(backend, slot)?;
         let held: SmallVec<[Point; 2]> = points
             .iter()
-            .filter(|point| self.pool.try_get(point.slot).is_some_and(|theirs| point.batch > theirs.answers.settled()))
+            .filter(|point| self.pool.try_get(point.slot).is_some_and(|theirs| point.batch >= theirs.front().number))
             .copied()
             .collect();
         if let (Some(own), false) = (self.pool.try_get_mut(slot), points.is_empty()) {
             own.told = Some(Told::default());
-            held.into_iter().for_each(|point| add_point(&mut own.after, point));
+            if !held.is_empty() {
+                own.seal();
+            }
+            held.into_iter().for_each(|point| add_point(&mut own.open.after, point));
         }
         Ok(())
     }
@@ -357,13 +506,16 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault> {
         self.make(backend, slot)?;
         if let Some(own) = self.pool.try_get_mut(slot) {
-            own.externals.push(external);
+            own.seal();
+            add_external(&mut own.open.externals, external);
         }
         Ok(())
     }
 
     fn need(&self, slot: u32, need: &mut Need) {
-        if let Some(own) = self.pool.try_get(slot).filter(|own| own.told.is_some_and(|told| told.is_due(own.open))) {
+        if let Some(own) =
+            self.pool.try_get(slot).filter(|own| own.told.is_some_and(|told| told.is_due(own.open.number)))
+        {
             need.barrier = true;
             need.own = need.own.max(own.sequence);
         }
@@ -387,20 +539,17 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         self.queued += 1;
         self.latest = slot;
         let Some(own) = self.pool.try_get_mut(slot) else { unreachable!("made above") };
-        let first = own.kept.commands.len();
-        commands.iter().for_each(|command| own.kept.keep(command));
+        let open = &mut own.open;
+        let first = open.kept.commands.len();
+        commands.iter().for_each(|command| open.kept.keep(command));
         own.sequence += 1;
         if let Some(told) = &mut own.told {
-            told.carried(own.open);
+            told.carried(open.number);
         }
-        for point in &need.after {
-            if !own.after.contains(point) {
-                own.after.push(*point);
-            }
-        }
-        let point = Point { slot, batch: own.open };
+        need.after.iter().for_each(|point| add_point(&mut open.after, *point));
+        let point = Point { slot, batch: open.number };
         let sequence = own.sequence;
-        own.tasks.push_back(Task {
+        open.tasks.push_back(Task {
             sequence,
             own: need.own,
             prior: need.barrier,
@@ -421,54 +570,16 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         if self.queued < most {
             return None;
         }
-        let free: usize = self.pool.iter().filter(|(_, own)| !self.is_held(own)).map(|(_, own)| own.tasks.len()).sum();
+        let ready = self.pool.iter().filter(|(_, own)| self.is_ready(own));
+        let free: usize = ready.map(|(_, own)| own.front().tasks.len()).sum();
         (free >= most).then_some(self.latest)
     }
 
-    fn close(&mut self, backend: &B, _: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
-        let ready: SmallVec<[u32; 16]> = self
-            .pool
-            .iter()
-            .filter(|(_, own)| !own.tasks.is_empty() && !self.is_held(own))
-            .map(|(slot, _)| slot)
-            .collect();
-        if ready.is_empty() {
-            return Ok(());
-        }
-        let mut points: SmallVec<[Point; 4]> = SmallVec::new();
-        let mut externals: SmallVec<[External; 1]> = SmallVec::new();
-        for slot in ready {
-            let Some(own) = self.pool.try_get_mut(slot) else { continue };
-            own.included = true;
-            externals.extend_from_slice(&own.externals);
-            points.push(Point { slot, batch: own.open });
-            own.open += 1;
-        }
-        let answer = backend.begin(EXECUTOR).and_then(|mut recording| {
-            match catch_unwind(AssertUnwindSafe(|| self.record(backend, &mut recording))) {
-                Ok(Ok(())) => Ok(recording),
-                Ok(Err(fault)) => {
-                    backend.recycle(EXECUTOR, recording);
-                    Err(fault)
-                }
-                // What a panic left half recorded is dropped, not used again.
-                Err(panic) => Err(Fault::new(Code::Internal, panic_message(&*panic))),
-            }
-        });
-        self.forget_tasks();
-        match answer {
-            Ok(recording) => {
-                self.closed += 1;
-                let signal = Point { slot: EXECUTOR, batch: self.closed };
-                let (waits, after) = (SmallVec::new(), SmallVec::new());
-                self.pending.push_back(Submission { points, signal, recording, waits, externals, after });
-                Ok(())
-            }
-            Err(fault) => {
-                self.settle(&points, false);
-                Err((points, fault))
-            }
-        }
+    fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
+        self.seal(slot);
+        // Closing one batch may free another one behind it.
+        while self.close_ready(backend)? {}
+        Ok(())
     }
 
     fn next(&mut self, _: usize) -> Option<Submission<B::Recording>> {
@@ -486,17 +597,25 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             self.in_flight.push_back(submission);
             self.stats.submissions += 1;
         } else {
+            let behind = self.pending.front_mut();
+            let next = behind.map_or(&mut self.owed, |behind| &mut behind.externals);
+            submission.externals.into_iter().for_each(|external| add_external(next, external));
             backend.recycle(EXECUTOR, submission.recording);
         }
     }
 
     fn is_held_back(&self, slot: u32) -> bool {
-        self.pool.try_get(slot).is_some_and(|own| !own.tasks.is_empty() && self.is_held(own))
+        self.pool.try_get(slot).is_some_and(|own| own.batches().any(|batch| self.is_held(batch)))
+    }
+
+    fn freed(&self) -> Option<usize> {
+        // Batches leave one queue in the order in which they were closed.
+        None
     }
 
     fn last(&self, slot: u32) -> Option<Point> {
         let own = self.pool.try_get(slot)?;
-        Some(Point { slot, batch: if own.tasks.is_empty() { own.open - 1 } else { own.open } })
+        Some(Point { slot, batch: own.open.number - u64::from(own.open.tasks.is_empty()) })
     }
 
     fn progress(&self, point: Point) -> Progress {
@@ -526,16 +645,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     }
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
-        let mut answer = Ok(());
-        for (_, own) in self.pool.iter_mut() {
-            own.externals.retain(|external| match backend.external_reached(*external) {
-                Ok(reached) => !reached,
-                Err(fault) => {
-                    answer = Err(fault);
-                    true
-                }
-            });
-        }
+        let mut answer = self.look(backend);
         if !self.in_flight.is_empty() {
             match backend.completed(EXECUTOR) {
                 Ok(complete) => {
@@ -560,14 +670,15 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             backend.recycle(EXECUTOR, submission.recording);
         }
         for (_, own) in self.pool.iter_mut() {
-            own.included = true;
-            own.answers.give_up(own.open);
-            own.complete = own.open;
-            own.open += 1;
-            own.externals.clear();
+            own.answers.give_up(own.open.number);
+            own.complete = own.open.number;
+            own.sealed.clear();
+            own.open.externals.clear();
+            own.open.start_over();
             own.told = None;
         }
-        self.forget_tasks();
+        self.queued = 0;
+        self.owed.clear();
     }
 
     fn now(&self) -> SmallVec<[Point; 8]> {

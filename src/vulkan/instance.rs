@@ -159,6 +159,12 @@ impl Instance {
     }
 }
 
+impl Instance {
+    pub(super) fn get_instance_proc_addr(&self) -> vk::PFN_vkGetInstanceProcAddr {
+        self.entry.static_fn().get_instance_proc_addr
+    }
+}
+
 impl Drop for Instance {
     fn drop(&mut self) {
         if let Some((loaded, messenger)) = self.messenger.take() {

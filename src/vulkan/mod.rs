@@ -9,6 +9,7 @@ mod device;
 mod fault;
 #[cfg(test)]
 mod fault_tests;
+mod handles;
 mod indirect;
 mod instance;
 mod kernel;
@@ -22,7 +23,9 @@ mod queue;
 pub mod spirv;
 mod stream;
 
+pub use ash::vk::Handle;
 pub use device::Disabled;
+pub use handles::Handles;
 pub use kernel::Kernel;
 pub use memory::Page;
 pub use messages::validation_message_count;
@@ -34,7 +37,7 @@ use crate::error::Fault;
 use crate::failure::Point;
 use crate::memory::{MemoryKind, PageSource};
 use crate::stream::backend::{self, Binding, External, KernelInfo, KernelSource, Launch, Limits, Rejected};
-use ash::vk::{self, Handle};
+use ash::vk;
 use device::Gpu;
 use indirect::CountCheck;
 use instance::{Instance, InstanceOptions};
@@ -228,6 +231,11 @@ impl Backend {
     /// What the device is and which of its features are in use.
     pub fn info(&self) -> &BackendInfo {
         &self.info
+    }
+
+    /// The Vulkan objects it is made of.
+    pub fn handles(&self) -> Handles<'_> {
+        Handles::of(&self.gpu)
     }
 
     /// Hands the validation messages that wait to the log. Cheap when there are none; to be called without any lock.

@@ -21,6 +21,10 @@ impl Queue {
         Queue { raw, lock: Mutex::new(()) }
     }
 
+    pub(super) fn raw(&self) -> vk::Queue {
+        self.raw
+    }
+
     /// Submits one command buffer behind the timeline values of `waits`, to signal a value when it is done.
     pub(super) fn submit(
         &self,

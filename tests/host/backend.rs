@@ -152,6 +152,8 @@ struct State {
     reached: HashMap<u32, u64>,
     /// Semaphores of the caller's, by number.
     externals: HashMap<u64, u64>,
+    /// Those that the caller destroyed.
+    gone: HashSet<u64>,
     injections: Vec<Injection>,
     calls: HashMap<&'static str, u64>,
     log: Vec<Event>,
@@ -450,6 +452,7 @@ impl HostBackend {
             queues: (0..limits.queues).map(|_| VecDeque::new()).collect(),
             reached: HashMap::new(),
             externals: HashMap::new(),
+            gone: HashSet::new(),
             injections: Vec::new(),
             calls: HashMap::new(),
             log: Vec::new(),
@@ -485,6 +488,16 @@ impl HostBackend {
     /// The caller signals a semaphore of its own.
     pub fn signal(&self, semaphore: u64, value: u64) {
         self.state.lock().externals.insert(semaphore, value);
+    }
+
+    /// The caller destroys a semaphore of its own: whoever names it after that is at fault.
+    pub fn destroy_semaphore(&self, semaphore: u64) {
+        let mut state = self.state.lock();
+        state.gone.insert(semaphore);
+        let waits = |item: &Queued| matches!(item, Queued::External(external) if external.semaphore == semaphore);
+        if state.queues.iter().flatten().any(waits) {
+            state.breach(format!("semaphore {semaphore} is destroyed under a queue that waits for it"));
+        }
     }
 
     /// Writes where the host has an address, as its owner would.
@@ -848,6 +861,11 @@ impl Backend for HostBackend {
     ) -> Result<(), Fault> {
         let refused = self.enter("submit", Call::Submit);
         let mut state = self.state.lock();
+        for External { semaphore, submitted, .. } in externals {
+            if !submitted || state.gone.contains(semaphore) {
+                state.breach(format!("a queue is to wait for semaphore {semaphore}, which nobody will signal"));
+            }
+        }
         if queue >= state.queues.len() || !recording.ended || recording.submitted || signal.slot != recording.slot {
             state.breach(format!("recording {} cannot be submitted to queue {queue}", recording.serial));
         }
@@ -883,7 +901,11 @@ impl Backend for HostBackend {
     }
 
     fn external_reached(&self, external: External) -> Result<bool, Fault> {
-        Ok(self.state.lock().is_external_reached(external))
+        let mut state = self.state.lock();
+        if state.gone.contains(&external.semaphore) {
+            state.breach(format!("semaphore {} is asked for after it was destroyed", external.semaphore));
+        }
+        Ok(state.is_external_reached(external))
     }
 
     fn completed(&self, slot: u32) -> Result<u64, Fault> {

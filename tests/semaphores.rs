@@ -1,0 +1,656 @@
+//! A stream waits for a semaphore of the caller's, on the host's device: one fact a test.
+
+mod host;
+
+use host::Rng;
+use host::backend::{Call, Options, Pace, fault};
+use host::rig::{Rig, failed, nine, part, silent, skipped, triple, whole};
+use std::time::{Duration, Instant};
+use tidegate::code::Code;
+use tidegate::device::{BufferMemory, Handle, Scheduling, Settings, Slice};
+use tidegate::error::{Error, Result as Answer};
+use tidegate::memory::MemoryKind;
+use tidegate::stream::backend::External;
+
+const EVENT: Handle = Handle(0);
+/// Far beyond what any of this waits for, in nanoseconds: what is never let go is a failure and no hang.
+const LONG: u64 = 30_000_000_000;
+const SIZE: u64 = 64;
+
+/// The same on every scheduling and however many queues there are.
+fn each(fact: impl Fn(Scheduling, usize)) {
+    for scheduling in [Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence] {
+        (1..=3).for_each(|queues| fact(scheduling, queues));
+    }
+}
+
+fn settings(scheduling: Scheduling) -> Settings {
+    Settings { scheduling, ..host::rig::settings() }
+}
+
+fn rig(scheduling: Scheduling, queues: usize) -> Rig {
+    Rig::new(Options::new(1, queues), settings(scheduling))
+}
+
+/// The stream waits until the host signals the value.
+fn hold(rig: &Rig, stream: u64, semaphore: u64, value: u64) {
+    rig.device.stream_wait_external(stream, External { semaphore, value, submitted: false }).expect("a stream waits");
+}
+
+fn fill(rig: &Rig, stream: u64, slice: Slice, byte: u32) {
+    rig.device.buffer_fill(stream, slice, byte, 1).expect("a fill");
+}
+
+fn copy(rig: &Rig, stream: u64, to: Handle, from: Handle) {
+    rig.device.buffer_copy(stream, whole(to), whole(from)).expect("a copy");
+}
+
+fn read(rig: &Rig, stream: u64, buffer: Handle, timeout: u64) -> Answer<[u8; SIZE as usize]> {
+    let mut bytes = [0xEE; SIZE as usize];
+    let answer = rig.device.buffer_read(stream, &mut bytes, whole(buffer), timeout);
+    assert!(answer.is_ok() || bytes == [0xEE; SIZE as usize], "a failed read touched its destination");
+    answer.map(|()| bytes)
+}
+
+/// It does not come, for as long as we care to wait. The stream that asks waits with it from then on.
+fn is_held(rig: &Rig, stream: u64, buffer: Handle) {
+    for timeout in [0, 1_000_000] {
+        assert_eq!(read(rig, stream, buffer, timeout), Err(Error::Timeout));
+    }
+}
+
+fn holds(rig: &Rig, stream: u64, buffer: Handle, byte: u8) {
+    assert_eq!(read(rig, stream, buffer, LONG), Ok([byte; SIZE as usize]));
+}
+
+#[test]
+fn work_waits_until_the_value_is_reached_and_nothing_else_does() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let kernel = rig.kernel(&triple());
+        let (input, held, free) = (rig.filled(SIZE, 2), rig.buffer(SIZE), rig.buffer(SIZE));
+        rig.device.wait(LONG).expect("a wait");
+        hold(&rig, 1, 10, 5);
+        rig.launch_on(1, kernel, &[silent(whole(input)), silent(whole(held))], &[]).expect("a launch");
+        rig.device.stream_flush(1).expect("a flush");
+        for value in [0, 4] {
+            rig.backend().signal(10, value);
+            is_held(&rig, 1, held);
+            assert_eq!(rig.device.stream_wait(1, 0), Err(Error::Timeout));
+            assert_eq!(rig.device.wait(0), Err(Error::Timeout));
+            rig.launch_on(2, kernel, &[silent(whole(input)), silent(whole(free))], &[]).expect("a launch");
+            rig.device.stream_wait(2, LONG).expect("a wait");
+            holds(&rig, 3, free, 7);
+        }
+        rig.backend().signal(10, 6);
+        rig.device.stream_wait(1, LONG).expect("a wait");
+        rig.backend().destroy_semaphore(10);
+        holds(&rig, 2, held, 7);
+        rig.device.wait(LONG).expect("a wait");
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_wait_ends_by_its_timeout() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let buffer = rig.filled(SIZE, 1);
+        hold(&rig, 0, 1, 1);
+        fill(&rig, 0, whole(buffer), 2);
+        let (event, recorded) = rig.device.event_record(0, EVENT);
+        recorded.expect("an event");
+        let (begun, answer) = rig.device.read_begin(0, whole(buffer));
+        answer.expect("a read begins");
+        assert_eq!(rig.device.event_status(event), Err(Error::NotReady));
+        assert_eq!(rig.device.read_poll(begun), Err(Error::NotReady));
+        let timeout = Duration::from_millis(3);
+        let ns = timeout.as_nanos() as u64;
+        let waits: [&dyn Fn() -> Answer; 6] = [
+            &|| rig.device.stream_wait(0, ns),
+            &|| rig.device.wait(ns),
+            &|| rig.device.event_wait(event, ns),
+            &|| rig.device.read_wait(begun, ns),
+            &|| rig.device.check_written(&[whole(buffer)], ns),
+            &|| read(&rig, 0, buffer, ns).map(drop),
+        ];
+        for wait in waits {
+            let began = Instant::now();
+            assert_eq!(wait(), Err(Error::Timeout));
+            assert!(began.elapsed() >= timeout);
+        }
+        rig.backend().signal(1, 1);
+        for wait in waits {
+            wait().expect("signalled");
+        }
+        assert_eq!(rig.device.read_data(begun).expect("bytes").to_vec(), [2; SIZE as usize]);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn what_the_stream_had_before_does_not_wait() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (before, between, after) = (rig.buffer(SIZE), rig.buffer(SIZE), rig.buffer(SIZE));
+        fill(&rig, 1, whole(before), 1);
+        let (event, recorded) = rig.device.event_record(1, EVENT);
+        recorded.expect("an event");
+        fill(&rig, 1, whole(before), 2);
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(between), 3);
+        hold(&rig, 1, 2, 1);
+        fill(&rig, 1, whole(after), 4);
+        rig.device.event_wait(event, LONG).expect("an event");
+        holds(&rig, 2, before, 2);
+        is_held(&rig, 2, between);
+        rig.backend().signal(1, 1);
+        holds(&rig, 2, between, 3);
+        is_held(&rig, 2, after);
+        rig.backend().signal(2, 1);
+        holds(&rig, 2, after, 4);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn one_semaphore_frees_a_stream_step_by_step() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let buffers: Vec<Handle> = (0..20).map(|_| rig.buffer(SIZE)).collect();
+        for (i, buffer) in buffers.iter().enumerate() {
+            hold(&rig, 3, 1, i as u64 + 1);
+            fill(&rig, 3, whole(*buffer), i as u32);
+        }
+        for (i, buffer) in buffers.iter().enumerate() {
+            is_held(&rig, 4, *buffer);
+            rig.backend().signal(1, i as u64 + 1);
+            holds(&rig, 4, *buffer, i as u8);
+        }
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn work_on_other_streams_that_shares_bytes_waits_behind_it() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (source, out, third) = (rig.filled(SIZE, 5), rig.buffer(SIZE), rig.buffer(SIZE));
+        rig.device.wait(LONG).expect("a wait");
+        hold(&rig, 1, 1, 1);
+        copy(&rig, 1, out, source);
+        let (old, answer) = rig.device.read_begin(2, whole(out));
+        answer.expect("a read begins");
+        // Written after it was read, read after it was written, written after it was written.
+        fill(&rig, 2, whole(source), 6);
+        copy(&rig, 3, third, out);
+        fill(&rig, 4, part(out, 0, 8), 8);
+        for (stream, buffer) in [(5, source), (6, third), (0, out)] {
+            is_held(&rig, stream, buffer);
+        }
+        rig.backend().signal(1, 1);
+        holds(&rig, 5, source, 6);
+        holds(&rig, 6, third, 5);
+        rig.device.read_wait(old, LONG).expect("a wait");
+        assert_eq!(rig.device.read_data(old).expect("bytes").to_vec(), [5; SIZE as usize]);
+        let bytes = read(&rig, 0, out, LONG).expect("a read");
+        assert_eq!((&bytes[..8], &bytes[8..]), (&[8; 8][..], &[5; SIZE as usize - 8][..]));
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn what_another_stream_had_before_does_not_wait_with_what_comes_behind() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (held, first, second) = (rig.buffer(SIZE), rig.buffer(SIZE), rig.buffer(SIZE));
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(held), 1);
+        fill(&rig, 2, whole(first), 2);
+        copy(&rig, 2, second, held);
+        is_held(&rig, 7, second);
+        holds(&rig, 3, first, 2);
+        // So with what waits for other semaphores, and for events.
+        hold(&rig, 4, 2, 1);
+        fill(&rig, 4, whole(first), 3);
+        copy(&rig, 4, second, held);
+        let (event, recorded) = rig.device.event_record(1, EVENT);
+        recorded.expect("an event");
+        let fifth = rig.buffer(SIZE);
+        fill(&rig, 5, whole(fifth), 5);
+        rig.device.stream_wait_event(5, event).expect("a stream waits");
+        holds(&rig, 6, fifth, 5);
+        rig.backend().signal(2, 1);
+        holds(&rig, 6, first, 3);
+        is_held(&rig, 7, second);
+        rig.backend().signal(1, 1);
+        holds(&rig, 6, second, 1);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn streams_that_wait_for_each_other_in_turn_all_go_on() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let buffers: Vec<Handle> = (0..8).map(|_| rig.buffer(SIZE)).collect();
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(buffers[0]), 9);
+        for i in 1..8 {
+            copy(&rig, 1 + i % 3, buffers[i as usize], buffers[i as usize - 1]);
+        }
+        is_held(&rig, 5, buffers[7]);
+        rig.backend().signal(1, 1);
+        holds(&rig, 5, buffers[7], 9);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_flush_of_any_stream_sends_off_all_that_was_freed() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (a, b, c) = (rig.buffer(SIZE), rig.buffer(SIZE), rig.buffer(SIZE));
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(a), 1);
+        copy(&rig, 2, b, a);
+        copy(&rig, 3, c, b);
+        let (event, recorded) = rig.device.event_record(3, EVENT);
+        recorded.expect("an event");
+        rig.backend().signal(1, 1);
+        let submitted = rig.backend().counts().submits;
+        rig.device.stream_flush(7).expect("a flush");
+        assert!(rig.backend().counts().submits > submitted);
+        rig.backend().run_all();
+        rig.device.event_status(event).expect("over");
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_value_that_was_reached_holds_nothing_up_and_the_semaphore_may_go() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let buffer = rig.buffer(SIZE);
+        rig.backend().signal(1, 7);
+        hold(&rig, 1, 1, 7);
+        rig.device.stream_wait(1, LONG).expect("a wait");
+        rig.backend().destroy_semaphore(1);
+        fill(&rig, 1, whole(buffer), 3);
+        holds(&rig, 2, buffer, 3);
+        // And one that is reached before there is work.
+        hold(&rig, 1, 2, 1);
+        rig.backend().signal(2, 1);
+        rig.device.stream_wait(1, LONG).expect("a wait");
+        rig.backend().destroy_semaphore(2);
+        fill(&rig, 1, whole(buffer), 4);
+        holds(&rig, 2, buffer, 4);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_signal_that_is_submitted_is_waited_for_by_the_device() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let buffer = rig.buffer(SIZE);
+        let external = External { semaphore: 1, value: 1, submitted: true };
+        rig.device.stream_wait_external(1, external).expect("a stream waits");
+        fill(&rig, 1, whole(buffer), 3);
+        let submitted = rig.backend().counts().submits;
+        rig.device.stream_flush(1).expect("a flush");
+        assert_eq!(rig.backend().counts().submits, submitted + 1);
+        is_held(&rig, 1, buffer);
+        rig.backend().signal(1, 1);
+        holds(&rig, 1, buffer, 3);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_refused_batch_leaves_its_waits_to_the_next() {
+    each(|scheduling, queues| {
+        for call in [Call::Submit, Call::End] {
+            let rig = rig(scheduling, queues);
+            let (first, second) = (rig.buffer(SIZE), rig.buffer(SIZE));
+            let external = External { semaphore: 1, value: 1, submitted: true };
+            rig.device.stream_wait_external(1, external).expect("a stream waits");
+            fill(&rig, 1, whole(first), 3);
+            rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            let (code, roots) = failed(rig.device.stream_flush(1));
+            assert_eq!((code, roots.len()), (Code::Driver, 1));
+            fill(&rig, 1, whole(second), 4);
+            is_held(&rig, 1, second);
+            rig.backend().signal(1, 1);
+            holds(&rig, 1, second, 4);
+            assert_eq!(rig.unreadable(whole(first)), roots);
+            rig.assert_ordered();
+        }
+    });
+}
+
+#[test]
+fn a_refused_write_does_not_hide_a_reader_that_is_held_back() {
+    each(|scheduling, queues| {
+        for call in [Call::Submit, Call::End] {
+            let rig = rig(scheduling, queues);
+            let (source, out) = (rig.filled(SIZE, 5), rig.buffer(SIZE));
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            copy(&rig, 1, out, source);
+            rig.device.stream_flush(1).expect("a flush");
+            fill(&rig, 2, whole(source), 6);
+            rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            let _ = rig.device.stream_flush(2);
+            fill(&rig, 3, whole(source), 7);
+            rig.device.stream_flush(3).expect("a flush");
+            rig.backend().run_all();
+            rig.backend().heal();
+            rig.backend().signal(1, 1);
+            holds(&rig, 4, out, 5);
+            holds(&rig, 4, source, 7);
+            rig.assert_ordered();
+        }
+    });
+}
+
+#[test]
+fn questions_claims_and_skips_do_not_wait() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let kernel = rig.kernel(&triple());
+        let (input, out, bad) = (rig.filled(SIZE, 2), rig.buffer(SIZE), rig.buffer(SIZE));
+        rig.device.wait(LONG).expect("a wait");
+        hold(&rig, 1, 1, 1);
+        rig.launch_on(1, kernel, &[silent(whole(input)), silent(whole(out))], &[]).expect("a launch");
+        let root = rig.taint(part(bad, 0, 4));
+        assert_eq!(skipped(rig.launch_on(1, kernel, &[silent(whole(bad)), silent(whole(input))], &[])), [root]);
+        assert_eq!(rig.device.first_failure(&[whole(out)]), Ok(0), "clean so far");
+        assert_eq!(rig.device.first_failure(&[whole(input)]), Ok(root));
+        assert_eq!(rig.device.report_slices(&[whole(input)]).expect("a report").failures.len(), 1);
+        assert_eq!(rig.device.check_written(&[whole(out)], 0), Err(Error::Timeout));
+        match read(&rig, 1, input, 0) {
+            Err(Error::Unwritten(roots)) => assert_eq!(roots.ids[..], [root]),
+            other => panic!("a read answered {other:?}"),
+        }
+        rig.device.mark_written(&[whole(bad)]).expect("a mark");
+        let late = rig.taint(part(out, 0, 4));
+        let (huge, _) = rig.huge();
+        let (broken, _) = rig.broken(&[]);
+        rig.device.kernel_destroy(broken).expect("a destroy");
+        rig.device.buffer_destroy(huge).expect("a destroy");
+        rig.device.trim().expect("a trim");
+        rig.backend().signal(1, 1);
+        // In the order of the calls: the taint came after the launch.
+        assert_eq!(rig.unreadable(whole(out)), [late]);
+        assert_eq!(read(&rig, 1, out, LONG).map_err(|error| error.code()), Err(Code::Unwritten));
+        rig.device.mark_written(&[whole(out), whole(input)]).expect("a mark");
+        holds(&rig, 1, out, 7);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_late_failure_of_work_that_was_held_back_reaches_what_came_behind() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (first, second, other) = (rig.buffer(SIZE), rig.filled(SIZE, 1), rig.filled(SIZE, 2));
+        rig.device.wait(LONG).expect("a wait");
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(first), 3);
+        copy(&rig, 2, second, first);
+        rig.device.stream_flush(1).expect("a flush");
+        rig.device.stream_flush(2).expect("a flush");
+        holds(&rig, 3, other, 2);
+        rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+        rig.backend().signal(1, 1);
+        rig.device.stream_wait(2, LONG).expect("a wait");
+        let roots = rig.unreadable(whole(second));
+        assert_eq!(roots.len(), 1);
+        assert_eq!(rig.unreadable(whole(first)), roots);
+        holds(&rig, 3, other, 2);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_full_ledger_of_held_work_is_an_answer_and_no_wait() {
+    each(|scheduling, queues| {
+        let rig = Rig::new(Options::new(1, queues), Settings { max_pending: 10, ..settings(scheduling) });
+        let kernel = rig.kernel(&nine());
+        let (buffer, other) = (rig.buffer(SIZE), rig.filled(SIZE, 1));
+        rig.device.wait(LONG).expect("a wait");
+        hold(&rig, 1, 1, 1);
+        for i in 0..10 {
+            fill(&rig, 1 + i % 3, whole(buffer), i as u32);
+        }
+        for stream in [1, 4] {
+            let launched = rig.launch_on(stream, kernel, &[silent(whole(other))], &[]);
+            assert_eq!(launched, Err(Error::NotReady));
+            assert_eq!(rig.device.buffer_fill(stream, whole(other), 7, 1), Err(Error::NotReady));
+            assert_eq!(rig.device.buffer_write(stream, whole(other), &[7; 64], false), Err(Error::NotReady));
+            assert_eq!(rig.device.buffer_copy(stream, whole(other), whole(buffer)), Err(Error::NotReady));
+            assert_eq!(rig.device.read_begin(stream, whole(other)), (Handle(0), Err(Error::NotReady)));
+            assert_eq!(read(&rig, stream, other, LONG), Err(Error::NotReady));
+        }
+        assert_eq!(rig.failures(), 0);
+        rig.backend().signal(1, 1);
+        fill(&rig, 4, part(other, 0, 4), 8);
+        holds(&rig, 2, buffer, 9);
+        assert_eq!(rig.read(whole(other)).expect("a read"), [&[8; 4][..], &[1; 60]].concat());
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_write_that_breaks_off_in_the_middle_claims_the_rest() {
+    each(|scheduling, queues| {
+        let rig = Rig::new(Options::new(1, queues), Settings { max_pending: 4, ..settings(scheduling) });
+        let (held, long) = (rig.buffer(SIZE), rig.buffer(5 * 4096));
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(held), 1);
+        let (code, roots) = failed(rig.device.buffer_write(2, whole(long), &[3; 5 * 4096], false));
+        assert_eq!((code, roots.len()), (Code::LimitExceeded, 1));
+        rig.backend().signal(1, 1);
+        assert_eq!(rig.unreadable(whole(long)), roots);
+        assert_eq!(rig.read(part(long, 0, 3 * 4096)).expect("a read"), [3; 3 * 4096]);
+        assert_eq!(rig.unreadable(part(long, 3 * 4096, 1)), roots);
+        rig.write(whole(long), &[4; 5 * 4096]).expect("a write");
+        assert_eq!(rig.read(whole(long)).expect("a read"), [4; 5 * 4096]);
+        assert_eq!(rig.settled_failures(), 0);
+    });
+}
+
+#[test]
+fn a_write_that_finds_no_staging_behind_held_work_changes_nothing() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (buffer, small) = (rig.buffer(1 << 17), rig.buffer(SIZE));
+        hold(&rig, 1, 1, 1);
+        // More than the staging memory: not one of its pieces is enqueued.
+        for no_wait in [false, true] {
+            let written = rig.device.buffer_write(1, part(buffer, 0, 1 << 16), &[5; 1 << 16], no_wait);
+            assert_eq!(written, if no_wait { Err(Error::NotReady) } else { Ok(()) });
+            if !no_wait {
+                assert_eq!(rig.device.buffer_write(1, whole(buffer), &[6; 1 << 17], false), Err(Error::NotReady));
+                assert_eq!(rig.device.buffer_write(1, whole(small), &[6; 64], false), Err(Error::NotReady));
+            }
+        }
+        rig.device.buffer_fill(1, part(small, 0, 3), 2, 1).expect("a ragged fill");
+        rig.device.buffer_write(2, whole(small), &[7; 64], false).expect("another stream has its own staging");
+        rig.backend().signal(1, 1);
+        assert_eq!(rig.read(part(buffer, 0, 1 << 16)).expect("a read"), [5; 1 << 16]);
+        rig.device.buffer_write(1, whole(buffer), &[6; 1 << 17], false).expect("a write");
+        assert_eq!(rig.read(whole(buffer)).expect("a read"), [6; 1 << 17]);
+        assert_eq!(rig.failures(), 0);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn memory_that_held_work_still_uses_is_not_given_to_others() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (doomed, out) = (rig.filled(SIZE, 4), rig.buffer(SIZE));
+        rig.device.wait(LONG).expect("a wait");
+        let used = rig.device.memory_stats().used;
+        hold(&rig, 1, 1, 1);
+        copy(&rig, 1, out, doomed);
+        rig.device.buffer_destroy(doomed).expect("a destroy");
+        for round in 0..5 {
+            let heir = rig.buffer(SIZE);
+            fill(&rig, 2, whole(heir), round);
+            holds(&rig, 3, heir, round as u8);
+            rig.device.buffer_destroy(heir).expect("a destroy");
+        }
+        rig.backend().signal(1, 1);
+        holds(&rig, 1, out, 4);
+        rig.device.buffer_destroy(out).expect("a destroy");
+        rig.device.wait(LONG).expect("a wait");
+        assert_eq!(rig.device.memory_stats().used[0], used[0] - 2 * SIZE);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_device_with_held_work_is_closed_once_it_is_let_go() {
+    each(|scheduling, queues| {
+        let mut rig = rig(scheduling, queues);
+        let (buffer, other) = (rig.buffer(SIZE), rig.buffer(SIZE));
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(buffer), 1);
+        rig.device.buffer_destroy(buffer).expect("a destroy");
+        for timeout in [0, 2_000_000] {
+            assert_eq!(rig.device.close(timeout), Err(Error::Timeout));
+        }
+        fill(&rig, 2, whole(other), 2);
+        holds(&rig, 2, other, 2);
+        rig.backend().signal(1, 1);
+        rig.device.close(LONG).expect("a close");
+        rig.backend().destroy_semaphore(1);
+        assert_eq!((rig.backend().live_pages(), rig.backend().open_recordings()), (0, 0));
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn held_bytes_are_mapped_when_the_work_is_over() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (buffer, made) = rig.try_buffer(SIZE, BufferMemory::Managed(MemoryKind::Readback), "mapped");
+        made.expect("a buffer");
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(buffer), 6);
+        let access = tidegate::failure::Access::Read;
+        for timeout in [0, 1_000_000] {
+            assert_eq!(rig.device.buffer_map(whole(buffer), access, timeout).map(drop), Err(Error::Timeout));
+        }
+        rig.backend().signal(1, 1);
+        let address = rig.device.buffer_map(whole(buffer), access, LONG).expect("a mapping");
+        assert_eq!(rig.backend().peek(address, SIZE as usize), [6; SIZE as usize]);
+        rig.device.buffer_unmap(whole(buffer)).expect("an end");
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_lost_device_answers_with_its_loss() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let buffer = rig.buffer(SIZE);
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(buffer), 6);
+        fill(&rig, 2, part(buffer, 0, 4), 6);
+        rig.device.stream_flush(1).expect("a flush");
+        let other = rig.buffer(SIZE);
+        fill(&rig, 3, whole(other), 6);
+        rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "lost"), false);
+        assert_eq!(failed(rig.device.stream_flush(3)).0, Code::DeviceLost);
+        let external = External { semaphore: 2, value: 1, submitted: false };
+        assert_eq!(failed(rig.device.stream_wait_external(1, external)).0, Code::DeviceLost);
+        assert_eq!(failed(rig.device.stream_wait(1, LONG)).0, Code::DeviceLost);
+    });
+}
+
+/// Streams, buffers, semaphores and signals in any order, against what the calls one after the other give.
+#[test]
+fn any_program_gives_what_its_calls_in_order_give() {
+    const BUFFERS: u64 = 6;
+    const SEMAPHORES: u64 = 3;
+    each(|scheduling, queues| {
+        for seed in 0..60 {
+            let pace = [Pace::Lazy, Pace::Random, Pace::Eager][seed as usize % 3];
+            let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 5, ..settings(scheduling) });
+            let mut rng = Rng::new(seed);
+            let kernel = rig.kernel(&triple());
+            let mut buffers: Vec<Handle> = (0..BUFFERS).map(|i| rig.filled(SIZE, i as u8)).collect();
+            let mut model: Vec<u8> = (0..BUFFERS as u8).collect();
+            let mut asked = [0; SEMAPHORES as usize];
+            let mut signalled = [0; SEMAPHORES as usize];
+            let mut reads = Vec::new();
+            for step in 0..120 {
+                let stream = rng.below(5);
+                let (a, b) = (rng.below(BUFFERS) as usize, rng.below(BUFFERS - 1) as usize);
+                let b = if b >= a { b + 1 } else { b };
+                match rng.below(16) {
+                    0..4 => {
+                        fill(&rig, stream, whole(buffers[a]), step);
+                        model[a] = step as u8;
+                    }
+                    4..7 => {
+                        copy(&rig, stream, buffers[a], buffers[b]);
+                        model[a] = model[b];
+                    }
+                    7..10 => {
+                        let bindings = [silent(whole(buffers[b])), silent(whole(buffers[a]))];
+                        rig.launch_on(stream, kernel, &bindings, &[]).expect("a launch");
+                        model[a] = model[b].wrapping_mul(3).wrapping_add(1);
+                    }
+                    10 => {
+                        let (read, answer) = rig.device.read_begin(stream, whole(buffers[a]));
+                        answer.expect("a read begins");
+                        reads.push((read, model[a]));
+                    }
+                    11 => match read(&rig, stream, buffers[a], 0) {
+                        Ok(bytes) => assert_eq!(bytes, [model[a]; SIZE as usize]),
+                        Err(error) => assert_eq!(error, Error::Timeout),
+                    },
+                    12 => {
+                        rig.device.buffer_destroy(buffers[a]).expect("a destroy");
+                        buffers[a] = rig.filled(SIZE, 200);
+                        model[a] = 200;
+                    }
+                    13 => {
+                        let semaphore = rng.below(SEMAPHORES);
+                        asked[semaphore as usize] += 1;
+                        hold(&rig, stream, semaphore, asked[semaphore as usize]);
+                    }
+                    14 => {
+                        let semaphore = rng.below(SEMAPHORES) as usize;
+                        signalled[semaphore] = rng.between(signalled[semaphore], asked[semaphore]);
+                        rig.backend().signal(semaphore as u64, signalled[semaphore]);
+                    }
+                    _ => {
+                        let (event, recorded) = rig.device.event_record(stream, EVENT);
+                        recorded.expect("an event");
+                        rig.device.stream_wait_event(rng.below(5), event).expect("a stream waits");
+                        rig.device.event_destroy(event).expect("a destroy");
+                        rig.device.stream_flush(rng.below(5)).expect("a flush");
+                    }
+                }
+            }
+            (0..SEMAPHORES).for_each(|semaphore| rig.backend().signal(semaphore, asked[semaphore as usize]));
+            rig.device.wait(LONG).expect("a wait");
+            (0..SEMAPHORES).for_each(|semaphore| rig.backend().destroy_semaphore(semaphore));
+            for (read, byte) in reads {
+                rig.device.read_wait(read, LONG).expect("a wait");
+                assert_eq!(rig.device.read_data(read).expect("bytes").to_vec(), [byte; SIZE as usize], "seed {seed}");
+            }
+            for (buffer, byte) in buffers.iter().zip(&model) {
+                assert_eq!(rig.read(whole(*buffer)).expect("a read"), [*byte; SIZE as usize], "seed {seed}");
+            }
+            assert_eq!(rig.settled_failures(), 0);
+            rig.assert_ordered();
+        }
+    });
+}
