@@ -54,6 +54,8 @@ pub struct Options {
     pub limits: Limits,
     /// What the driver says is left of each heap; none where it does not say.
     pub tells_budget: bool,
+    /// How often it may be waited for in vain before that is taken for a hang.
+    pub patience: u64,
 }
 
 impl Options {
@@ -74,6 +76,7 @@ impl Options {
                 max_bindings: 8,
             },
             tells_budget: false,
+            patience: 1000,
         }
     }
 
@@ -168,6 +171,7 @@ struct State {
     polls: u64,
     fired: u64,
     max_groups: [u32; 3],
+    patience: u64,
 }
 
 /// The device.
@@ -435,7 +439,7 @@ fn recorded(item: &Item) -> Recorded {
 
 impl HostBackend {
     pub fn new(options: Options) -> HostBackend {
-        let Options { seed, pace, limits, tells_budget } = options;
+        let Options { seed, pace, limits, tells_budget, patience } = options;
         let state = State {
             rng: Rng::new(seed),
             pace,
@@ -459,6 +463,7 @@ impl HostBackend {
             polls: 0,
             fired: 0,
             max_groups: limits.max_groups,
+            patience,
         };
         HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)) }
     }
@@ -877,7 +882,7 @@ impl Backend for HostBackend {
         self.enter("completed", Call::Completed)?;
         let mut state = self.state.lock();
         state.polls += 1;
-        assert!(state.polls < 300_000, "the driver asks and asks, and nothing happens");
+        assert!(state.polls < state.patience.saturating_mul(300), "the driver asks and asks, and nothing happens");
         state.run_some();
         state.retire();
         let batch = state.reached.get(&slot).copied().unwrap_or(0);
@@ -898,7 +903,7 @@ impl Backend for HostBackend {
             }
             if !state.step() {
                 state.stuck += 1;
-                assert!(state.held || state.stuck < 1000, "{point:?} is never reached");
+                assert!(state.held || state.stuck < state.patience, "{point:?} is never reached");
                 drop(state);
                 std::thread::sleep(Duration::from_nanos(timeout_ns.min(500_000)));
                 return Ok(false);
