@@ -869,7 +869,7 @@ fn round<T: Target>(scheduling: Scheduling, number: u64, seed: u64, time: Durati
         scheduling,
         slots: SLOTS,
         max_recorded: *rng.pick(&[2, 16, 256]),
-        max_pending: *rng.pick(&[64, 1 << 16]),
+        max_pending: *rng.pick(&[8, 64, 1 << 16]),
         staging_size: *rng.pick(&[1 << 16, 1 << 20]),
         isolate: rng.one_in(4),
         validate: number % 4 == 2,
