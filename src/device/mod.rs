@@ -143,6 +143,13 @@ impl<B: Backend> Core<B> {
         Ok(bytes)
     }
 
+    /// Checks bytes again that were found under an earlier lock: another thread may have destroyed the buffer since, or
+    /// allocated it anew with another size.
+    fn still_there(&self, slice: Slice, bytes: Bytes, handle_field: &'static str, range_field: &'static str) -> Result {
+        let slice = Slice { offset: bytes.start, size: bytes.end - bytes.start, ..slice };
+        resolve(&self.memory, slice, handle_field, range_field).map(drop)
+    }
+
     fn resolve_all(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {
         slices.iter().map(|slice| self.resolve(*slice, "slices.buffer", "slices.size")).collect()
     }

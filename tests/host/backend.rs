@@ -179,6 +179,7 @@ pub struct HostBackend {
     limits: Limits,
     tells_budget: bool,
     state: Arc<Mutex<State>>,
+    at_wait: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// A page; its bytes are the device's.
@@ -465,7 +466,7 @@ impl HostBackend {
             max_groups: limits.max_groups,
             patience,
         };
-        HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)) }
+        HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)), at_wait: Mutex::new(None) }
     }
 
     /// The `nth` call from now on, counted from 1, fails; with `forever` all later ones too.
@@ -496,6 +497,11 @@ impl HostBackend {
     /// Reads there.
     pub fn peek(&self, address: *mut u8, size: usize) -> Vec<u8> {
         self.state.lock().seen_at(address, size).to_vec()
+    }
+
+    /// What another thread does the next time this one waits.
+    pub fn at_wait(&self, what: impl FnOnce() + Send + 'static) {
+        *self.at_wait.lock() = Some(Box::new(what));
     }
 
     /// While held, nothing submitted runs.
@@ -893,6 +899,10 @@ impl Backend for HostBackend {
     }
 
     fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault> {
+        let meanwhile = self.at_wait.lock().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         self.enter("wait", Call::Wait)?;
         let mut state = self.state.lock();
         state.run_some();
