@@ -106,7 +106,8 @@ bool test_log_has(const char *part); /* some event's message holds it */
 /* Validation messages are part of this test. */
 void test_allow_validation(void);
 
-/* How often a loop runs: `rounds`, or fewer under a sanitizer or where TG_TEST_ROUNDS says so. */
+/* How often a loop runs: `rounds`, or fewer under a sanitizer or where TG_TEST_ROUNDS says so; or, for a long run,
+ * TG_TEST_TIMES as often. */
 unsigned test_rounds(unsigned rounds);
 
 static inline tg_str text(const char *string) {
