@@ -321,6 +321,9 @@ impl<B: Backend> Device<B> {
             // Each purpose has pages of its own: under a small cap one of them must not take all there is.
             page_size: (cap / 16).next_multiple_of(MIN_PAGE_SIZE).min(PAGE_SIZE),
         };
+        // A piece of staging fits the page that a full device has left for it.
+        let staging_size = settings.staging_size.min(cap.max(MIN_PAGE_SIZE));
+        let settings = Settings { staging_size, ..settings };
         let names = Names {
             none: "".into(),
             write: "tg_buffer_write".into(),
@@ -498,8 +501,7 @@ impl<B: Backend> Device<B> {
                 self.backend.submit(queue, recording, waits, externals, *signal)
             };
             let mut answer = submit(&mut submission);
-            let short = |fault: &Fault| matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory);
-            if answer.as_ref().is_err_and(short) {
+            if answer.as_ref().is_err_and(transfer::is_short) {
                 // The specification leaves everything as it was, so once more after giving back what is idle.
                 self.with(|core| {
                     let _ = core.refresh(&self.backend);

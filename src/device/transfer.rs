@@ -143,19 +143,17 @@ impl<B: Backend> Device<B> {
                         let place = memory
                             .pages
                             .allocate(&self.backend, Purpose::StagingUp, size, |mark| streams.is_past(mark.point));
-                        let place = match place {
-                            Ok((place, _)) => place,
-                            Err(fault) => return Ok(Staged::Failed(fault)),
-                        };
-                        let page = memory.pages.page(place.page).clone();
-                        drop(core);
-                        let answer = self.backend.page_write(&page, place.offset, piece);
-                        drop(page);
-                        if let Err(fault) = answer {
-                            self.with(|core| core.memory.pages.free(place, Hazards::default()));
-                            return Ok(Staged::Failed(fault));
+                        match (place, core.oldest_staging(slot)) {
+                            (Ok((place, _)), _) => {
+                                let page = core.memory.pages.page(place.page).clone();
+                                drop(core);
+                                return Ok(self.fill_staging(&page, place, piece));
+                            }
+                            // Memory is full, but some of it is staging that will be free.
+                            (Err(fault), Some(point)) if is_short(&fault) && !no_wait => point,
+                            (Err(fault), Some(_)) if is_short(&fault) => return Err(Error::NotReady),
+                            (Err(fault), _) => return Ok(Staged::Failed(fault)),
                         }
-                        return Ok(Staged::At(place));
                     }
                 }
             };
@@ -164,6 +162,16 @@ impl<B: Backend> Device<B> {
             match self.wait_for(oldest, Deadline::after(super::FOREVER)) {
                 Err(Error::Failed(fault, _)) => return Ok(Staged::Failed(*fault)),
                 waited => waited?,
+            }
+        }
+    }
+
+    fn fill_staging(&self, page: &B::Page, place: Place, piece: &[u8]) -> Staged {
+        match self.backend.page_write(page, place.offset, piece) {
+            Ok(()) => Staged::At(place),
+            Err(fault) => {
+                self.with(|core| core.memory.pages.free(place, Hazards::default()));
+                Staged::Failed(fault)
             }
         }
     }
@@ -296,6 +304,11 @@ impl<B: Backend> Device<B> {
             }
         }
     }
+}
+
+/// Memory ran out, and may be there again later.
+pub(super) fn is_short(fault: &Fault) -> bool {
+    matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory)
 }
 
 /// A token has no memory of ours to move bytes to or from.
