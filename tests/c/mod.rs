@@ -438,6 +438,7 @@ pub fn alone(test: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
         .output()
         .expect("the test starts itself");
     let told = String::from_utf8_lossy(&output.stdout);
+    print!("{told}");
     assert!(
         output.status.success() && told.contains("1 passed"),
         "{test}: {}\n{told}\n{}",
