@@ -899,7 +899,13 @@ fn round<T: Target>(scheduling: Scheduling, number: u64, seed: u64, time: Durati
         running.into_iter().map(|thread| thread.join().expect("a thread that catches what it panics with")).collect()
     });
     let calls: Result<Vec<u64>, String> = outcomes.into_iter().collect();
-    let calls = calls.map_err(|wrong| format!("{wanted:?}, refusing: {refusing}\n{wrong}"))?;
+    let calls = match calls {
+        Ok(calls) => calls,
+        Err(wrong) => {
+            let more = world.target.close().join("\n");
+            return Err(format!("{wanted:?}, refusing: {refusing}\n{wrong}\n{more}"));
+        }
+    };
     end(&world).map_err(|wrong| format!("{wanted:?}, refusing: {refusing}, at the end: {wrong}"))?;
     match world.target.close() {
         wrong if wrong.is_empty() => Ok(calls.iter().sum()),
