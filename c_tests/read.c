@@ -231,7 +231,7 @@ TEST(a_failed_begin_gives_a_read_that_names_it) {
     tg_buffer_desc most = TG_BUFFER_DESC_INIT;
     tg_buffer data = {0};
     tg_read read = {0};
-    most.size = 900 << 10;
+    most.size = 800 << 10;
     REQUIRE_OK(tg_buffer_create(dev, &most, &data));
     CHECK_RESULT(tg_read_begin(dev, 0, whole(data), &read), TG_ERROR_OUT_OF_DEVICE_MEMORY);
     CHECK(read.id != 0);

@@ -8,9 +8,10 @@ mod c;
 mod host;
 
 use ash::vk;
+use c::words::{ALL, GROUP, Words};
 use c::{Answer, Device, DeviceOptions, Grid, Launch, Root, shim};
 use host::Rng;
-use host::model::{Model, Run, Set, Span, Stores, Use, writes};
+use host::model::{Model, Run, Set, Span, Use, writes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tidegate::failure::Access;
 use tidegate::ffi::*;
@@ -21,103 +22,6 @@ type Checked = Result<(), String>;
 const MOST_BUFFERS: usize = 9;
 const MOST_ROOTS: usize = 24;
 const UNTOUCHED: u8 = 0xEE;
-/// A kernel's work groups are so large.
-const GROUP: u64 = 16;
-
-/// The kernels; what each does is in its source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Words {
-    Affine,
-    Mix,
-    InPlace,
-    Store,
-    Scatter,
-    Split,
-    Row,
-}
-
-const ALL: [Words; 7] =
-    [Words::Affine, Words::Mix, Words::InPlace, Words::Store, Words::Scatter, Words::Split, Words::Row];
-
-impl Words {
-    fn code(self) -> &'static [u8] {
-        match self {
-            Words::Affine => include_bytes!("data/oracle/affine.spv"),
-            Words::Mix => include_bytes!("data/oracle/mix.spv"),
-            Words::InPlace => include_bytes!("data/oracle/in_place.spv"),
-            Words::Store => include_bytes!("data/oracle/store.spv"),
-            Words::Scatter => include_bytes!("data/oracle/scatter.spv"),
-            Words::Split => include_bytes!("data/oracle/split.spv"),
-            Words::Row => include_bytes!("data/oracle/row.spv"),
-        }
-    }
-
-    /// What the module says of each binding.
-    fn inferred(self) -> &'static [Access] {
-        match self {
-            Words::Affine => &[Access::Read, Access::Write],
-            Words::Mix => &[Access::Read, Access::Read, Access::Write],
-            Words::InPlace => &[Access::ReadWrite],
-            Words::Store | Words::Scatter | Words::Row => &[Access::Write],
-            Words::Split => &[Access::Read, Access::Write, Access::Write],
-        }
-    }
-
-    /// What it does with each binding; nothing where `extra` says it.
-    fn truth(self) -> &'static [Access] {
-        match self {
-            Words::Scatter => &[Access::MayWrite],
-            Words::Row => &[Access::None],
-            other => other.inferred(),
-        }
-    }
-}
-
-impl Stores for Words {
-    fn run(
-        &self,
-        sizes: &[u64],
-        push: &[u8],
-        load: &mut dyn FnMut(usize, u64) -> Option<u8>,
-    ) -> Vec<(usize, u64, Option<u8>)> {
-        let pushed = |at: usize| u32::from_le_bytes([push[at], push[at + 1], push[at + 2], push[at + 3]]);
-        let (k, b) = (pushed(0), pushed(4));
-        let length = |binding: usize| sizes[binding] / 4;
-        let mut word = |binding: usize, at: u64| -> Option<u32> {
-            let at = at % length(binding) * 4;
-            let bytes: Option<Vec<u8>> = (at..at + 4).map(|at| load(binding, at)).collect();
-            bytes.map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-        };
-        let scaled = |word: Option<u32>| word.map(|word| word.wrapping_mul(k));
-        let added = |word: Option<u32>, more: u32| word.map(|word| word.wrapping_add(more));
-        let mut stores: Vec<(usize, u64, Option<u32>)> = Vec::new();
-        match self {
-            Words::Affine => (0..length(1)).for_each(|i| stores.push((1, i, added(scaled(word(0, i)), b)))),
-            Words::Mix => {
-                for i in 0..length(2) {
-                    let sum = scaled(word(0, i)).zip(word(1, i)).map(|(x, y)| x.wrapping_add(y));
-                    stores.push((2, i, added(sum, b)));
-                }
-            }
-            Words::InPlace => (0..length(0)).for_each(|i| stores.push((0, i, added(scaled(word(0, i)), b)))),
-            Words::Store => (0..length(0)).for_each(|i| stores.push((0, i, Some(b)))),
-            Words::Scatter => (0..length(0)).step_by(k as usize).for_each(|i| stores.push((0, i, Some(b)))),
-            Words::Split => {
-                (0..length(1)).for_each(|i| stores.push((1, i, scaled(word(0, i)))));
-                (0..length(2)).for_each(|i| stores.push((2, i, added(word(0, i), b))));
-            }
-            Words::Row => {
-                let row = (0..4).filter(|i| u64::from(k) + i < length(0));
-                row.for_each(|i| stores.push((0, u64::from(k) + i, Some(b.wrapping_add(i as u32)))));
-            }
-        }
-        let bytes = |(binding, at, word): (usize, u64, Option<u32>)| {
-            (0..4).map(move |i| (binding, at * 4 + i, word.map(|word| word.to_le_bytes()[i as usize])))
-        };
-        stores.into_iter().flat_map(bytes).collect()
-    }
-}
-
 struct Buffer {
     number: usize,
     handle: tg_buffer,

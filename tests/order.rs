@@ -12,11 +12,16 @@ mod interleave;
 #[allow(clippy::duplicate_mod, reason = "the same schedules on another scheduling")]
 mod sequence;
 
-use host::backend::Options;
+use host::backend::{HostBackend, Options};
 use host::checker::{Checker, Event, Recorded, Touch};
 use host::rig::{Rig, increment, settings, silent, triple, whole};
+use std::sync::Arc;
 use tidegate::device::{FOREVER, Handle, Scheduling, Settings};
 use tidegate::failure::Point;
+use tidegate::memory::{MemoryKind, PageSource};
+use tidegate::stream::backend::Binding;
+use tidegate::stream::scheduler::Strategy;
+use tidegate::stream::{Command, Driver, Need, SchedulerStreams};
 
 fn command(name: &str, touches: &[(u64, std::ops::Range<u64>, bool)]) -> Recorded {
     let touch = |(page, range, write): &(u64, std::ops::Range<u64>, bool)| Touch {
@@ -217,4 +222,17 @@ fn a_chain_over_queues_waits_once_for_each_link() {
     let counts = rig.backend().counts();
     assert_eq!((counts.barriers, counts.waits, counts.submits), (0, 2, 3));
     rig.assert_ordered();
+}
+
+/// One thread may be submitting to its queue while another looks at all of them: what it took would overtake.
+#[test]
+fn a_scheduler_submits_to_one_queue_only() {
+    let backend = HostBackend::new(Options::new(1, 2));
+    let page = Arc::new(backend.page_create(MemoryKind::Device, 64).expect("a page"));
+    let mut streams = SchedulerStreams::<HostBackend>::new(4, Strategy::Interleave, 256);
+    let to = Binding { page: &page, offset: 0, size: 64 };
+    streams.take(&backend, 0, &Need::default(), false, &[Command::Fill { to, pattern: 1 }]).expect("a fill");
+    assert!(streams.close(&backend, 0).is_ok());
+    assert!(streams.next(1).is_none());
+    assert!(streams.next(streams.queue_of(0)).is_some());
 }

@@ -68,6 +68,7 @@ fn main() {
     }
     if wanted(&["B6"]) {
         bench.transfers();
+        bench.large_upload();
     }
     if wanted(&["B9"]) {
         bench.buffers();

@@ -156,10 +156,14 @@ impl Ours {
     }
 
     pub(crate) fn read(&self, from: tg_buffer, into: &mut [u8]) {
+        self.read_part(from, 0, into);
+    }
+
+    pub(crate) fn read_part(&self, from: tg_buffer, offset: u64, into: &mut [u8]) {
+        let slice = tg_slice { buffer: from, offset, size: into.len() as u64 };
         // SAFETY: the bytes are writable.
-        let result = unsafe {
-            tg_buffer_read(self.device, 0, into.as_mut_ptr().cast::<c_void>(), into.len(), whole(from), FOREVER)
-        };
+        let result =
+            unsafe { tg_buffer_read(self.device, 0, into.as_mut_ptr().cast::<c_void>(), into.len(), slice, FOREVER) };
         expect(OK, result, "tg_buffer_read");
     }
 

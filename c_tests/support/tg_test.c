@@ -170,7 +170,8 @@ _Noreturn void test_abandon(void) {
 }
 
 unsigned test_rounds(unsigned rounds) {
-    const char *most = getenv("TG_TEST_ROUNDS");
+    const char *most = getenv("TG_TEST_ROUNDS"), *times = getenv("TG_TEST_TIMES");
+    if (times) return rounds * (unsigned)strtoul(times, NULL, 10);
     const unsigned limit = most ? (unsigned)strtoul(most, NULL, 10) : rounds;
     return limit < rounds ? limit : rounds;
 }

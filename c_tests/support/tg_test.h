@@ -109,7 +109,8 @@ void test_allow_validation(void);
  * parts of one range goes without a barrier, its messages are as they should be. */
 void test_allow_hazards(void);
 
-/* How often a loop runs: `rounds`, or fewer under a sanitizer or where TG_TEST_ROUNDS says so. */
+/* How often a loop runs: `rounds`, or fewer under a sanitizer or where TG_TEST_ROUNDS says so; or, for a long run,
+ * TG_TEST_TIMES as often. */
 unsigned test_rounds(unsigned rounds);
 
 static inline tg_str text(const char *string) {

@@ -678,7 +678,11 @@ typedef struct tg_device_desc {
     uint32_t max_pending;
     /** With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256. */
     uint32_t max_tasks;
-    /** Bytes of device memory at the most; 0: what the driver's budget, else the heap, allows. */
+    /**
+     * Bytes of device memory at the most; 0: what the driver's budget, else the heap, allows. Buffers leave a sixteenth of
+     * it, or 16 MiB where that is less, to what goes up and as much to what comes down, so that a full device can still
+     * be written and read.
+     */
     uint64_t memory_cap;
     /** Bytes of staging memory that writes and reads go through, up to 2^32; 0: 67108864. */
     uint64_t staging_size;

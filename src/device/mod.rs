@@ -147,6 +147,13 @@ impl<B: Backend> Core<B> {
         Ok(bytes)
     }
 
+    /// Checks bytes again that were found under an earlier lock: another thread may have destroyed the buffer since, or
+    /// allocated it anew with another size.
+    fn still_there(&self, slice: Slice, bytes: Bytes, handle_field: &'static str, range_field: &'static str) -> Result {
+        let slice = Slice { offset: bytes.start, size: bytes.end - bytes.start, ..slice };
+        resolve(&self.memory, slice, handle_field, range_field).map(drop)
+    }
+
     fn resolve_all(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {
         let resolved = slices.iter().enumerate().map(|(i, slice)| {
             self.resolve(*slice, "slices.buffer", "slices.size").map_err(|error| error.element("slice", i))
@@ -345,6 +352,9 @@ impl<B: Backend> Device<B> {
             // Each purpose has pages of its own: under a small cap one of them must not take all there is.
             page_size: (cap / 16).next_multiple_of(MIN_PAGE_SIZE).min(PAGE_SIZE),
         };
+        // A piece of staging fits the page that a full device has left for it.
+        let staging_size = settings.staging_size.min(cap.max(MIN_PAGE_SIZE));
+        let settings = Settings { staging_size, ..settings };
         let names = Names {
             none: "".into(),
             write: "tg_buffer_write".into(),
@@ -538,8 +548,7 @@ impl<B: Backend> Device<B> {
         while let Some(mut submission) = core.streams.next(queue) {
             drop(core);
             let mut answer = submit(&mut submission);
-            let short = |fault: &Fault| matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory);
-            if answer.as_ref().is_err_and(short) {
+            if answer.as_ref().is_err_and(transfer::is_short) {
                 // The specification leaves everything as it was, so once more after giving back what is idle.
                 let mut core = self.lock();
                 let _ = core.refresh(&self.backend);

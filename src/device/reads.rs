@@ -145,7 +145,7 @@ impl<B: Backend> Device<B> {
         let &Asked { operation, name, stream, slot, src, from, .. } = asked;
         let size = from.end - from.start;
         let (begun, _) = self.enqueue(deadline, |core, backend| {
-            core.memory.buffers.check(src.buffer, "src.buffer")?;
+            core.still_there(src, from, "src.buffer", "src.size")?;
             core.not_held(&[read_of(from)], "src")?;
             let work = core.work(operation, name, stream);
             let lost = core.failures.is_lost();

@@ -1,7 +1,7 @@
 //! Moving bytes: host to device, device to host, device to device, and fills.
 
 use super::waits::Deadline;
-use super::{Core, Device, Handle, NotHeld, Slice, Turn};
+use super::{Core, Device, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{Access, BlockKey, Bytes, FailureStore, Point, Use, Work};
@@ -12,6 +12,26 @@ use smallvec::SmallVec;
 
 /// Pieces that staging is cut into: small enough to still be in a cache when the device copies it.
 const STAGING_PIECES: u64 = 16;
+
+/// Host bytes on their way to the device.
+enum Staged {
+    /// They lie here.
+    At(Place),
+    /// There is no room for them, which is the failure of the work.
+    Failed(Fault),
+    /// Nothing is staged for work that will not run anyway.
+    Needless,
+}
+
+impl Staged {
+    fn place(&self) -> std::result::Result<Place, Fault> {
+        match self {
+            Staged::At(place) => Ok(*place),
+            Staged::Failed(fault) => Err(fault.clone()),
+            Staged::Needless => Err(Fault::new(Code::Internal, "nothing was staged for work that runs")),
+        }
+    }
+}
 
 impl<B: Backend> Device<B> {
     /// Writes host bytes, in the stream's order. They are copied before it returns. What does not fit the staging waits
@@ -48,7 +68,7 @@ impl<B: Backend> Device<B> {
         let mut at = 0u64;
         for piece in src.chunks(chunk as usize) {
             let bytes = Bytes { start: to.start + at, end: to.start + at + piece.len() as u64, ..to };
-            let mut written = self.write_piece(stream, slot, dst.buffer, bytes, piece, no_wait);
+            let mut written = self.write_piece(stream, slot, dst, bytes, piece, no_wait);
             if at > 0 && written == Err(Error::NotReady) {
                 written = self.with(|core| core.broken_off(stream, bytes));
             }
@@ -70,47 +90,53 @@ impl<B: Backend> Device<B> {
         Ok(())
     }
 
-    fn write_piece(&self, stream: u64, slot: u32, dst: Handle, to: Bytes, piece: &[u8], no_wait: bool) -> Result {
-        let staged = self.stage(slot, to, piece, no_wait)?;
-        let mut enqueued = false;
+    fn write_piece(&self, stream: u64, slot: u32, dst: Slice, to: Bytes, piece: &[u8], no_wait: bool) -> Result {
         let size = piece.len() as u64;
-        let result = self.enqueue_and_flush(|core, backend| {
-            core.memory.buffers.check(dst, "dst.buffer")?;
-            let uses = [write_of(to)];
-            core.not_held(&uses, "dst")?;
-            let name = core.names.write.clone();
-            let work = core.work("tg_buffer_write", &name, stream);
-            core.write_step(slot, &work, &uses, |core, need| {
-                let staging = staged.clone()?;
-                let (place, for_host) = (core.place_of(to)?, core.memory.is_host_visible(to.block));
-                let mark = core.record_copy(backend, slot, need, for_host, (place, to.start), (staging, 0), size)?;
-                core.staging.push_back((mark.point, staging));
-                enqueued = true;
-                Ok(mark)
-            })
-        });
-        self.unstage(staged, enqueued);
-        result
+        loop {
+            let staged = self.stage(slot, to, piece, no_wait)?;
+            let (mut enqueued, mut too_soon) = (false, false);
+            let result = self.enqueue_and_flush(|core, backend| {
+                core.still_there(dst, to, "dst.buffer", "dst.size")?;
+                let uses = [write_of(to)];
+                core.not_held(&uses, "dst")?;
+                too_soon = core.lacks(&staged, to.block);
+                if too_soon {
+                    return Err(Error::NotReady);
+                }
+                let name = core.names.write.clone();
+                let work = core.work("tg_buffer_write", &name, stream);
+                core.write_step(slot, &work, &uses, |core, need| {
+                    let staging = staged.place()?;
+                    let (place, for_host) = (core.place_of(to)?, core.memory.is_host_visible(to.block));
+                    let mark =
+                        core.record_copy(backend, slot, need, for_host, (place, to.start), (staging, 0), size)?;
+                    core.staging.push_back((mark.point, staging));
+                    enqueued = true;
+                    Ok(mark)
+                })
+            });
+            self.unstage(staged, enqueued);
+            if !too_soon {
+                return result;
+            }
+        }
     }
 
     /// Staging of work that was not enqueued is free at once.
-    fn unstage(&self, staged: std::result::Result<Place, Fault>, enqueued: bool) {
-        if let (Ok(place), false) = (staged, enqueued) {
+    fn unstage(&self, staged: Staged, enqueued: bool) {
+        if let (Staged::At(place), false) = (staged, enqueued) {
             self.with(|core| core.memory.pages.free(place, Hazards::default()));
         }
     }
 
-    /// Takes staging for bytes and copies them in; waits for the slot's own earlier staging while there is none. The
-    /// inner error is the work's: it claims what was to be written.
-    fn stage(&self, slot: u32, to: Bytes, piece: &[u8], no_wait: bool) -> Result<std::result::Result<Place, Fault>> {
+    /// Takes staging for bytes and copies them in; waits for the slot's own earlier staging while there is none.
+    fn stage(&self, slot: u32, to: Bytes, piece: &[u8], no_wait: bool) -> Result<Staged> {
         let size = piece.len() as u64;
         loop {
             let oldest = {
                 let mut core = self.lock();
-                // Nothing is staged for work that will not run anyway.
-                let missing = core.memory.blocks.get(to.block).is_none_or(|block| block.place.is_none());
-                if missing || core.failures.is_lost() {
-                    return Ok(Err(Fault::new(Code::Internal, "bytes were staged for work that cannot run")));
+                if !core.can_write(to.block) {
+                    return Ok(Staged::Needless);
                 }
                 if core.staging_room(slot) < size {
                     let _ = core.refresh(&self.backend);
@@ -126,27 +152,35 @@ impl<B: Backend> Device<B> {
                         let place = memory
                             .pages
                             .allocate(&self.backend, Purpose::StagingUp, size, |mark| streams.is_past(mark.point));
-                        let place = match place {
-                            Ok((place, _)) => place,
-                            Err(fault) => return Ok(Err(fault)),
-                        };
-                        let page = memory.pages.page(place.page).clone();
-                        drop(core);
-                        let answer = self.backend.page_write(&page, place.offset, piece);
-                        drop(page);
-                        if let Err(fault) = answer {
-                            self.with(|core| core.memory.pages.free(place, Hazards::default()));
-                            return Ok(Err(fault));
+                        match (place, core.oldest_staging(slot)) {
+                            (Ok((place, _)), _) => {
+                                let page = core.memory.pages.page(place.page).clone();
+                                drop(core);
+                                return Ok(self.fill_staging(&page, place, piece));
+                            }
+                            // Memory is full, but some of it is staging that will be free.
+                            (Err(fault), Some(point)) if is_short(&fault) && !no_wait => point,
+                            (Err(fault), Some(_)) if is_short(&fault) => return Err(Error::NotReady),
+                            (Err(fault), _) => return Ok(Staged::Failed(fault)),
                         }
-                        return Ok(Ok(place));
                     }
                 }
             };
             // The batch may still be open; and a refusal frees its staging as well.
             let _ = self.flush_slot(slot);
             match self.wait_for(oldest, Deadline::after(super::FOREVER)) {
-                Err(Error::Failed(fault, _)) => return Ok(Err(*fault)),
+                Err(Error::Failed(fault, _)) => return Ok(Staged::Failed(*fault)),
                 waited => waited?,
+            }
+        }
+    }
+
+    fn fill_staging(&self, page: &B::Page, place: Place, piece: &[u8]) -> Staged {
+        match self.backend.page_write(page, place.offset, piece) {
+            Ok(()) => Staged::At(place),
+            Err(fault) => {
+                self.with(|core| core.memory.pages.free(place, Hazards::default()));
+                Staged::Failed(fault)
             }
         }
     }
@@ -176,8 +210,8 @@ impl<B: Backend> Device<B> {
         }
         let uses = [write_of(to), Use { bytes: from, access: Access::Read }];
         self.enqueue_and_flush(|core, backend| {
-            core.memory.buffers.check(dst.buffer, "dst.buffer")?;
-            core.memory.buffers.check(src.buffer, "src.buffer")?;
+            core.still_there(dst, to, "dst.buffer", "dst.size")?;
+            core.still_there(src, from, "src.buffer", "src.size")?;
             core.not_held(&uses, "dst")?;
             if let Some(error) = core.fail_lost(&uses) {
                 return Err(error);
@@ -230,47 +264,60 @@ impl<B: Backend> Device<B> {
         let middle = if middle.0 < middle.1 { middle } else { (to.end, to.end) };
         let ends: Vec<u8> = (to.start..middle.0).chain(middle.1..to.end).map(byte_at).collect();
         let word = u32::from_le_bytes(std::array::from_fn(|i| byte_at(middle.0 + i as u64)));
-        let mut enqueued = false;
-        let staged = if ends.is_empty() { None } else { Some(self.stage(slot, to, &ends, false)?) };
-        let result = self.enqueue_and_flush(|core, backend| {
-            core.memory.buffers.check(dst.buffer, "dst.buffer")?;
-            let uses = [write_of(to)];
-            core.not_held(&uses, "dst")?;
-            let work = core.work("tg_buffer_fill", &name, stream);
-            core.write_step(slot, &work, &uses, |core, need| {
-                let place = core.place_of(to)?;
-                let for_host = core.memory.is_host_visible(to.block);
-                let staged = staged.clone().transpose()?;
-                let Core { memory, streams, staging, .. } = core;
-                let page = memory.pages.page(place.page);
-                let mut commands: SmallVec<[Command<'_, B>; 3]> = SmallVec::new();
-                if middle.0 < middle.1 {
-                    let to = Binding { page, offset: place.offset + middle.0, size: middle.1 - middle.0 };
-                    commands.push(Command::Fill { to, pattern: word });
+        loop {
+            let staged = if ends.is_empty() { None } else { Some(self.stage(slot, to, &ends, false)?) };
+            let (mut enqueued, mut too_soon) = (false, false);
+            let result = self.enqueue_and_flush(|core, backend| {
+                core.still_there(dst, to, "dst.buffer", "dst.size")?;
+                let uses = [write_of(to)];
+                core.not_held(&uses, "dst")?;
+                too_soon = staged.as_ref().is_some_and(|staged| core.lacks(staged, to.block));
+                if too_soon {
+                    return Err(Error::NotReady);
                 }
-                if let Some(staged) = staged {
-                    let page_of_ends = memory.pages.page(staged.page);
-                    let head = middle.0 - to.start;
-                    for (start, end, skip) in [(to.start, middle.0, 0), (middle.1, to.end, head)] {
-                        if start < end {
-                            let size = end - start;
-                            let to = Binding { page, offset: place.offset + start, size };
-                            let from = Binding { page: page_of_ends, offset: staged.offset + skip, size };
-                            commands.push(Command::Copy { to, from });
+                let work = core.work("tg_buffer_fill", &name, stream);
+                core.write_step(slot, &work, &uses, |core, need| {
+                    let place = core.place_of(to)?;
+                    let for_host = core.memory.is_host_visible(to.block);
+                    let staged = staged.as_ref().map(Staged::place).transpose()?;
+                    let Core { memory, streams, staging, .. } = core;
+                    let page = memory.pages.page(place.page);
+                    let mut commands: SmallVec<[Command<'_, B>; 3]> = SmallVec::new();
+                    if middle.0 < middle.1 {
+                        let to = Binding { page, offset: place.offset + middle.0, size: middle.1 - middle.0 };
+                        commands.push(Command::Fill { to, pattern: word });
+                    }
+                    if let Some(staged) = staged {
+                        let page_of_ends = memory.pages.page(staged.page);
+                        let head = middle.0 - to.start;
+                        for (start, end, skip) in [(to.start, middle.0, 0), (middle.1, to.end, head)] {
+                            if start < end {
+                                let size = end - start;
+                                let to = Binding { page, offset: place.offset + start, size };
+                                let from = Binding { page: page_of_ends, offset: staged.offset + skip, size };
+                                commands.push(Command::Copy { to, from });
+                            }
                         }
                     }
-                }
-                let mark = streams.take(backend, slot, need, for_host, &commands)?;
-                staging.extend(staged.map(|staged| (mark.point, staged)));
-                enqueued = true;
-                Ok(mark)
-            })
-        });
-        if let Some(staged) = staged {
-            self.unstage(staged, enqueued);
+                    let mark = streams.take(backend, slot, need, for_host, &commands)?;
+                    staging.extend(staged.map(|staged| (mark.point, staged)));
+                    enqueued = true;
+                    Ok(mark)
+                })
+            });
+            if let Some(staged) = staged {
+                self.unstage(staged, enqueued);
+            }
+            if !too_soon {
+                return result;
+            }
         }
-        result
     }
+}
+
+/// Memory ran out, and may be there again later.
+pub(super) fn is_short(fault: &Fault) -> bool {
+    matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory)
 }
 
 /// A token has no memory of ours to move bytes to or from.
@@ -298,6 +345,16 @@ impl<B: Backend> Core<B> {
 
     pub(super) fn with_memory(&self, block: BlockKey, field: &'static str) -> Result {
         self.memory.blocks.get(block).map_or(Ok(()), |block| with_memory(block, field))
+    }
+
+    /// Whether work that writes the block may run, for all that is known of the block.
+    fn can_write(&self, block: BlockKey) -> bool {
+        !self.failures.is_lost() && self.memory.blocks.get(block).is_some_and(|block| block.place.is_some())
+    }
+
+    /// Nothing was staged, and now the work could run: another thread allocated the buffer meanwhile.
+    fn lacks(&self, staged: &Staged, block: BlockKey) -> bool {
+        matches!(staged, Staged::Needless) && self.can_write(block)
     }
 
     /// There is room for more unfinished work, or why not.

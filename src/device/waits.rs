@@ -165,33 +165,32 @@ impl<B: Backend> Device<B> {
         Error::Failed(Box::new(fault), roots)
     }
 
-    /// Waits until any batch in flight is over: there is room for more work then. `NotReady` if none is running.
+    /// Waits until any batch in flight is over: there is room for more work then. `NotReady` if only the caller can let
+    /// any of it go on.
     pub(super) fn wait_for_some(&self, deadline: Deadline) -> Result {
-        let running = {
+        let (mut running, mut held, mut on_its_way) = (None, false, false);
+        {
             let core = self.lock();
-            let mut over = Some(Err(()));
-            let mut running = None;
             for point in core.streams.slots().iter().filter_map(|slot| core.streams.last(*slot)) {
                 match core.streams.progress(point) {
-                    Progress::Running(point) => running = running.or(Some(Ok(point))),
-                    Progress::Waiting if core.streams.is_held_back(point.slot) => over = None,
-                    // Somebody is just submitting it.
-                    Progress::Waiting => {}
+                    Progress::Running(point) => running = running.or(Some(point)),
+                    Progress::Waiting if core.streams.is_held_back(point.slot) => held = true,
+                    // Other threads enqueued it meanwhile, or are submitting it now.
+                    Progress::Waiting => on_its_way = true,
                     Progress::Over => {}
                 }
             }
-            running.or(over)
-        };
+        }
         match running {
-            Some(Ok(point)) => {
+            Some(point) => {
                 let left = deadline.left();
                 if !self.wait_once(point, left.min(STEP))? && left.is_zero() {
                     return Err(Error::Timeout);
                 }
                 Ok(())
             }
-            Some(Err(())) => Ok(()),
-            None => Err(Error::NotReady),
+            None if held && !on_its_way => Err(Error::NotReady),
+            None => Ok(()),
         }
     }
 

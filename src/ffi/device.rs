@@ -95,7 +95,9 @@ pub struct tg_device_desc {
     pub max_pending: u32,
     /// With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256.
     pub max_tasks: u32,
-    /// Bytes of device memory at the most; 0: what the driver's budget, else the heap, allows.
+    /// Bytes of device memory at the most; 0: what the driver's budget, else the heap, allows. Buffers leave a sixteenth of
+    /// it, or 16 MiB where that is less, to what goes up and as much to what comes down, so that a full device can still
+    /// be written and read.
     pub memory_cap: u64,
     /// Bytes of staging memory that writes and reads go through, up to 2^32; 0: 67108864.
     pub staging_size: u64,

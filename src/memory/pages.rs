@@ -233,7 +233,7 @@ impl<S: PageSource> Pages<S> {
     fn grow(&mut self, source: &S, purpose: Purpose, padded: u64) -> Result<(Place, Hazards), Fault> {
         let kind = purpose.kind();
         let whole = self.whole_page(padded);
-        let room = self.room(source, kind);
+        let room = self.room(source, kind).saturating_sub(self.held_back(purpose));
         // A page for one small block is better than none when there is no room for a shared one.
         let (size, whole) = match whole {
             false
@@ -277,6 +277,19 @@ impl<S: PageSource> Pages<S> {
             }
             None => Err(Fault::new(Code::Internal, "a fresh page has no room for the block it was made for")),
         }
+    }
+
+    /// Bytes that buffers leave alone, as long as staging has no page: with memory full of buffers the host can still
+    /// read them and write them.
+    fn held_back(&self, purpose: Purpose) -> u64 {
+        let staging = [Purpose::StagingUp, Purpose::StagingDown];
+        if staging.contains(&purpose) {
+            return 0;
+        }
+        let limits = &self.limits;
+        let has_none = |purpose: &&Purpose| self.by_purpose[purpose.index()].is_empty();
+        let share = |purpose: &Purpose| limits.cap.min(limits.heap_size[purpose.kind() as usize]) / 16;
+        staging.iter().filter(has_none).map(|purpose| limits.page_size.min(share(purpose))).sum()
     }
 
     /// Bytes that may still be taken for a kind: of the cap over everything, of its heap (kinds whose heaps have the

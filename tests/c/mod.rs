@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 pub mod shim;
+pub mod words;
 
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -231,6 +232,10 @@ impl Device {
         Ok(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) }.to_vec())
     }
 
+    pub fn read_wait(&self, read: tg_read, timeout_ns: u64) -> Answer {
+        judged(tg_read_wait(self.raw, read, timeout_ns))
+    }
+
     pub fn read_release(&self, read: tg_read) -> Answer {
         judged(tg_read_release(self.raw, read))
     }
@@ -275,6 +280,30 @@ impl Device {
 
     pub fn stream_wait(&self, stream: u64, timeout_ns: u64) -> Answer {
         judged(tg_stream_wait(self.raw, stream, timeout_ns))
+    }
+
+    /// Records an event; the null handle is a new one.
+    pub fn event_record(&self, stream: u64, event: tg_event) -> (tg_event, Answer) {
+        let mut event = event;
+        // SAFETY: a writable handle.
+        let code = unsafe { tg_event_record(self.raw, stream, &mut event) };
+        (event, judged(code))
+    }
+
+    pub fn event_wait(&self, event: tg_event, timeout_ns: u64) -> Answer {
+        judged(tg_event_wait(self.raw, event, timeout_ns))
+    }
+
+    pub fn event_status(&self, event: tg_event) -> Answer {
+        judged(tg_event_status(self.raw, event))
+    }
+
+    pub fn event_destroy(&self, event: tg_event) -> Answer {
+        judged(tg_event_destroy(self.raw, event))
+    }
+
+    pub fn stream_wait_event(&self, stream: u64, event: tg_event) -> Answer {
+        judged(tg_stream_wait_event(self.raw, stream, event))
     }
 
     pub fn check_written(&self, slices: &[tg_slice], timeout_ns: u64) -> Answer {
@@ -409,6 +438,7 @@ pub fn alone(test: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
         .output()
         .expect("the test starts itself");
     let told = String::from_utf8_lossy(&output.stdout);
+    print!("{told}");
     assert!(
         output.status.success() && told.contains("1 passed"),
         "{test}: {}\n{told}\n{}",

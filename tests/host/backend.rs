@@ -54,6 +54,8 @@ pub struct Options {
     pub limits: Limits,
     /// What the driver says is left of each heap; none where it does not say.
     pub tells_budget: bool,
+    /// How often it may be waited for in vain before that is taken for a hang.
+    pub patience: u64,
 }
 
 impl Options {
@@ -74,6 +76,7 @@ impl Options {
                 max_bindings: 8,
             },
             tells_budget: false,
+            patience: 1000,
         }
     }
 
@@ -170,6 +173,7 @@ struct State {
     polls: u64,
     fired: u64,
     max_groups: [u32; 3],
+    patience: u64,
 }
 
 /// The device.
@@ -177,6 +181,7 @@ pub struct HostBackend {
     limits: Limits,
     tells_budget: bool,
     state: Arc<Mutex<State>>,
+    at_wait: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// A page; its bytes are the device's.
@@ -441,7 +446,7 @@ fn recorded(item: &Item) -> Recorded {
 
 impl HostBackend {
     pub fn new(options: Options) -> HostBackend {
-        let Options { seed, pace, limits, tells_budget } = options;
+        let Options { seed, pace, limits, tells_budget, patience } = options;
         let state = State {
             rng: Rng::new(seed),
             pace,
@@ -466,8 +471,9 @@ impl HostBackend {
             polls: 0,
             fired: 0,
             max_groups: limits.max_groups,
+            patience,
         };
-        HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)) }
+        HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)), at_wait: Mutex::new(None) }
     }
 
     /// The `nth` call from now on, counted from 1, fails; with `forever` all later ones too.
@@ -508,6 +514,11 @@ impl HostBackend {
     /// Reads there.
     pub fn peek(&self, address: *mut u8, size: usize) -> Vec<u8> {
         self.state.lock().seen_at(address, size).to_vec()
+    }
+
+    /// What another thread does the next time this one waits.
+    pub fn at_wait(&self, what: impl FnOnce() + Send + 'static) {
+        *self.at_wait.lock() = Some(Box::new(what));
     }
 
     /// While held, nothing submitted runs.
@@ -912,7 +923,7 @@ impl Backend for HostBackend {
         self.enter("completed", Call::Completed)?;
         let mut state = self.state.lock();
         state.polls += 1;
-        assert!(state.polls < 300_000, "the driver asks and asks, and nothing happens");
+        assert!(state.polls < state.patience.saturating_mul(300), "the driver asks and asks, and nothing happens");
         state.run_some();
         state.retire();
         let batch = state.reached.get(&slot).copied().unwrap_or(0);
@@ -923,6 +934,10 @@ impl Backend for HostBackend {
     }
 
     fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault> {
+        let meanwhile = self.at_wait.lock().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         self.enter("wait", Call::Wait)?;
         let mut state = self.state.lock();
         state.run_some();
@@ -933,7 +948,7 @@ impl Backend for HostBackend {
             }
             if !state.step() {
                 state.stuck += 1;
-                assert!(state.held || state.stuck < 1000, "{point:?} is never reached");
+                assert!(state.held || state.stuck < state.patience, "{point:?} is never reached");
                 drop(state);
                 std::thread::sleep(Duration::from_nanos(timeout_ns.min(500_000)));
                 return Ok(false);

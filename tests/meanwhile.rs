@@ -1,0 +1,84 @@
+//! What another thread does to a buffer while a call waits in the middle of its work on it: the call finds out.
+
+mod host;
+
+use host::backend::{Options, Pace};
+use host::rig::{Rig, misused, settings, whole};
+use tidegate::code::Code;
+use tidegate::device::{BufferDesc, BufferMemory, Handle, Settings};
+use tidegate::error::Result as Answer;
+use tidegate::memory::MemoryKind;
+
+/// A device with room for one unfinished piece of work, which is there: the next call waits. A buffer of 64 bytes that
+/// is not allocated.
+fn busy() -> (&'static Rig, Handle, Handle) {
+    let settings = Settings { max_pending: 1, ..settings() };
+    // Shared with what runs meanwhile, which the backend keeps.
+    let rig: &Rig = Box::leak(Box::new(Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings)));
+    let other = rig.filled(64, 7);
+    let memory = BufferMemory::Managed(MemoryKind::Device);
+    let desc = BufferDesc { size: 64, memory, stream: 0, label: "", tag: 0, unallocated: true };
+    let (buffer, answer) = rig.device.buffer_create(&desc);
+    answer.expect("a buffer");
+    (rig, buffer, other)
+}
+
+fn allocate_meanwhile(rig: &'static Rig, buffer: Handle, size: u64) {
+    rig.backend().at_wait(move || rig.device.buffer_allocate(buffer, size).expect("an allocation"));
+}
+
+/// It was checked against 64 bytes, and 16 are there now: what lies behind them belongs to others.
+fn refused_when_smaller(field: &str, call: impl FnOnce(&Rig, Handle, Handle) -> Answer) {
+    let (rig, buffer, other) = busy();
+    allocate_meanwhile(rig, buffer, 16);
+    assert_eq!(misused(call(rig, buffer, other)), (Code::InvalidArgument, field));
+    assert_eq!(rig.unreadable(whole(buffer)).len(), 1, "misuse changes nothing: it was never written");
+    rig.assert_ordered();
+}
+
+#[test]
+fn a_write_to_what_became_smaller_is_refused() {
+    refused_when_smaller("dst.size", |rig, buffer, _| rig.write(whole(buffer), &[1; 64]));
+}
+
+#[test]
+fn a_fill_of_what_became_smaller_is_refused() {
+    refused_when_smaller("dst.size", |rig, buffer, _| rig.device.buffer_fill(0, whole(buffer), 1, 4));
+}
+
+#[test]
+fn a_copy_to_what_became_smaller_is_refused() {
+    refused_when_smaller("dst.size", |rig, buffer, other| rig.device.buffer_copy(0, whole(buffer), whole(other)));
+}
+
+#[test]
+fn a_copy_from_what_became_smaller_is_refused() {
+    refused_when_smaller("src.size", |rig, buffer, other| rig.device.buffer_copy(0, whole(other), whole(buffer)));
+}
+
+#[test]
+fn a_read_of_what_became_smaller_is_refused() {
+    refused_when_smaller("src.size", |rig, buffer, _| {
+        rig.device.buffer_read(0, &mut [0; 64], whole(buffer), tidegate::device::FOREVER)
+    });
+}
+
+/// Nothing was staged for a buffer without memory; then it had some.
+#[test]
+fn a_write_to_what_was_allocated_meanwhile_is_made() {
+    let (rig, buffer, _) = busy();
+    allocate_meanwhile(rig, buffer, 64);
+    rig.write(whole(buffer), &[5; 64]).expect("a write");
+    assert_eq!(rig.read(whole(buffer)).expect("its bytes"), [5; 64]);
+    rig.assert_ordered();
+}
+
+#[test]
+fn a_ragged_fill_of_what_was_allocated_meanwhile_is_made() {
+    let (rig, buffer, _) = busy();
+    allocate_meanwhile(rig, buffer, 64);
+    let slice = host::rig::part(buffer, 0, 63);
+    rig.device.buffer_fill(0, slice, 5, 1).expect("a fill");
+    assert_eq!(rig.read(slice).expect("its bytes"), [5; 63]);
+    rig.assert_ordered();
+}
