@@ -1,8 +1,11 @@
 //! How a call ends other than well: errors as data, text rendered from them last.
 
 use crate::code::Code;
+use crate::spare::{Kept, Reused, Spare};
 use arrayvec::{ArrayString, ArrayVec};
+use std::cell::Cell;
 use std::fmt;
+use std::thread::LocalKey;
 
 /// Text short enough to be carried without allocating; longer text is cut at a character boundary.
 pub type Text = ArrayString<192>;
@@ -28,9 +31,12 @@ pub fn text(arguments: fmt::Arguments<'_>) -> Text {
 /// The most roots one set, one report or one answer names; what is beyond is counted.
 pub const MAX_ROOTS: usize = 32;
 
-/// The roots an answer is about, by the ids the caller can ask for, and whose bytes were asked about.
+/// The roots an answer is about.
+pub type Roots = Spare<Named>;
+
+/// Roots by the ids the caller can ask for, and whose bytes were asked about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roots {
+pub struct Named {
     /// Ids of the roots, ascending.
     pub ids: ArrayVec<u64, MAX_ROOTS>,
     /// At least this many further roots that are not named.
@@ -84,7 +90,7 @@ pub enum Error {
     /// The caller's array was too small.
     Incomplete,
     /// A programming error; nothing changed.
-    Misuse(Misuse),
+    Misuse(Spare<Misuse>),
     /// A failure; what was to be written is claimed by these roots (none where nothing was to be written).
     Failed(Box<Fault>, Roots),
 }
@@ -108,14 +114,16 @@ impl Error {
 
     /// A misuse of `field`.
     pub fn misuse(code: Code, field: &'static str, why: fmt::Arguments<'_>) -> Error {
-        Error::Misuse(Misuse { code, field, message: text(why) })
+        let mut misuse = Spare::<Misuse>::default();
+        (misuse.code, misuse.field, misuse.message) = (code, field, text(why));
+        Error::Misuse(misuse)
     }
 
     /// The same, saying which element of an array it is about; a field is one name for all of them.
     pub fn element(self, noun: &str, index: usize) -> Error {
         match self {
-            Error::Misuse(Misuse { code, field, message }) => {
-                Error::misuse(code, field, format_args!("{noun} {index}: {message}"))
+            Error::Misuse(misuse) => {
+                Error::misuse(misuse.code, misuse.field, format_args!("{noun} {index}: {}", misuse.message))
             }
             other => other,
         }
@@ -127,3 +135,38 @@ impl From<Fault> for Error {
         Error::Failed(Box::new(fault), Roots::default())
     }
 }
+
+thread_local! {
+    static NAMED: Kept<Named> = const { Cell::new(None) };
+    static MISUSE: Kept<Misuse> = const { Cell::new(None) };
+}
+
+impl Reused for Named {
+    fn kept() -> &'static LocalKey<Kept<Named>> {
+        &NAMED
+    }
+    fn clear(&mut self) {
+        self.ids.clear();
+        self.asked.clear();
+        self.more = 0;
+    }
+}
+
+impl Reused for Misuse {
+    fn kept() -> &'static LocalKey<Kept<Misuse>> {
+        &MISUSE
+    }
+    fn clear(&mut self) {
+        self.field = "";
+        self.message.clear();
+    }
+}
+
+impl Default for Misuse {
+    fn default() -> Misuse {
+        Misuse { code: Code::InvalidArgument, field: "", message: Text::new() }
+    }
+}
+
+// An error goes through every layer, and where nothing goes wrong its room is carried along.
+const _: () = assert!(size_of::<Error>() <= 3 * size_of::<usize>());

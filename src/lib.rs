@@ -10,5 +10,6 @@ pub mod error;
 pub mod failure;
 pub mod ffi;
 pub mod memory;
+pub mod spare;
 pub mod stream;
 pub mod vulkan;

@@ -132,12 +132,16 @@ pub(super) fn last() -> Told {
         vk_function: record.vk_function,
         device: record.device,
         message: String::from_utf8_lossy(&record.message[..record.message_size]).into_owned(),
-        roots: Roots {
-            ids: record.roots[..record.root_count].iter().copied().collect(),
-            more: record.more,
-            asked: record.asked[..record.asked_count].iter().copied().collect(),
-        },
+        roots: roots(&record.roots[..record.root_count], record.more, &record.asked[..record.asked_count]),
     })
+}
+
+fn roots(ids: &[u64], more: u32, asked: &[u64]) -> Roots {
+    let mut roots = Roots::default();
+    roots.ids.extend(ids.iter().copied());
+    roots.more = more;
+    roots.asked.extend(asked.iter().copied());
+    roots
 }
 
 #[cfg(test)]
@@ -147,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_later_answer_leaves_nothing_of_an_earlier_one() {
-        let roots = Roots { ids: [3, 4].into_iter().collect(), more: 5, asked: [6].into_iter().collect() };
+        let roots = roots(&[3, 4], 5, &[6]);
         let fault = Fault {
             code: Code::Driver,
             vk_result: -3,
