@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures the budgets: one tab-separated row each, `ok` or `MISS` last. Fails only where a result is wrong.
-# usage: bench.sh [--quick] [ROW...]        --quick: B1, B2, B4 and B7; ROW: B1, B3, ...
+# usage: bench.sh [--quick | --event] [ROW...]
+#        --quick: B1, B2, B4 and B7; --event: without the schedulers; ROW: B1, B3, ...
 #
 # Ours and a hand-written Vulkan program take turns in one process, on lavapipe. Times drift with the machine, ratios much
 # less: compare only within one run, and run it on a machine that does nothing else.

@@ -16,7 +16,8 @@ mod table;
 use launches::Bench;
 use tidegate::ffi::{TG_SCHEDULING_INTERLEAVE, TG_SCHEDULING_SEQUENCE};
 
-const USAGE: &str = "usage: tidegate-benches [--quick] [ROW...]     rows: B1 (with B2) B3 B4 B5 B6 B7 B8 B9 B10 B11
+const USAGE: &str = "usage: tidegate-benches [--quick | --event] [ROW...]     rows: B1 (with B2) B3 B4 B5 B6 B7 B8 B9 B10 B11
+       --event leaves out what is told of the schedulers beside the event driver
        tidegate-benches --profile ROUNDS      our side of B1 alone, for a profiler";
 /// What a first look needs.
 const QUICK: [&str; 4] = ["B1", "B2", "B4", "B7"];
@@ -24,6 +25,7 @@ const QUICK: [&str; 4] = ["B1", "B2", "B4", "B7"];
 fn main() {
     let mut words = std::env::args().skip(1).peekable();
     let quick = words.next_if_eq("--quick").is_some();
+    let event = words.next_if_eq("--event").is_some();
     if words.next_if_eq("--profile").is_some() {
         let rounds = words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| usage());
         Bench::new().profile(rounds);
@@ -76,7 +78,7 @@ fn main() {
     if wanted(&["B10"]) {
         bench.skipped();
     }
-    if quick || !wanted(&["B1", "B2", "B3", "B4", "B5", "B10"]) {
+    if quick || event || !wanted(&["B1", "B2", "B3", "B4", "B5", "B10"]) {
         return;
     }
     for scheduling in [TG_SCHEDULING_INTERLEAVE, TG_SCHEDULING_SEQUENCE] {

@@ -43,6 +43,8 @@ use waits::Deadline;
 
 /// The size of a page that many blocks share, where there is room for many of them.
 const PAGE_SIZE: u64 = 16 << 20;
+/// Flushes after which the device is asked how far it came.
+const MAX_UNASKED: u32 = 8;
 /// The least such a page has.
 const MIN_PAGE_SIZE: u64 = 64 << 10;
 
@@ -64,6 +66,8 @@ struct Core<B: Backend> {
     /// Blocks of host reads that nobody waits for any more: free once their point is complete.
     late_reads: Vec<(Point, BlockKey)>,
     retired: Vec<Retired<B>>,
+    /// Flushes since the device was last asked how far it came.
+    unasked: u32,
     settings: Settings,
     names: Names,
     last_serial: u64,
@@ -210,6 +214,7 @@ impl<B: Backend> Core<B> {
 
     /// Takes back what completed.
     fn refresh(&mut self, backend: &B) -> std::result::Result<(), Fault> {
+        self.unasked = 0;
         let answer = self.streams.refresh(backend);
         let streams = &self.streams;
         let pages = &mut self.memory.pages;
@@ -386,6 +391,7 @@ impl<B: Backend> Device<B> {
             held_places: Vec::new(),
             late_reads: Vec::new(),
             retired: Vec::new(),
+            unasked: 0,
             settings,
             names,
             last_serial: 0,
@@ -588,9 +594,12 @@ impl<B: Backend> Device<B> {
     fn flush_slot(&self, slot: u32) -> Result {
         let mut core = self.lock();
         let queue = core.streams.queue_of(slot);
-        // Completed work is looked for here and not at each launch: once a batch is often enough. What a semaphore of
-        // the caller's held back until now goes along.
-        let _ = core.refresh(&self.backend);
+        // Completed work is looked for here and not at each launch: once in a few batches is often enough, unless
+        // something is held back; what a semaphore of the caller's let go goes along.
+        core.unasked += 1;
+        if core.unasked >= MAX_UNASKED || core.streams.holds_back() {
+            let _ = core.refresh(&self.backend);
+        }
         let closed = core.close_slot(&self.backend, slot);
         let (refusals, freed) = match self.queues[queue].try_lock() {
             Some(in_order) => self.submit_all(queue, in_order, core),

@@ -274,8 +274,13 @@ impl<B: Backend> EventStreams<B> {
 
     /// The first submission of a queue that nothing holds back, neither itself nor an earlier one of its slot.
     fn first_ready(&self, queue: usize, wanted: impl Fn(&Submission<B::Recording>) -> bool) -> Option<usize> {
+        let pending = &self.pending[queue];
+        // Most often there is one, and nothing holds it back.
+        if pending.front().is_some_and(|submission| self.is_ready(submission) && wanted(submission)) {
+            return Some(0);
+        }
         let mut held: SmallVec<[u32; 8]> = SmallVec::new();
-        self.pending[queue].iter().position(|submission| {
+        pending.iter().position(|submission| {
             let slot = submission.signal.slot;
             let ready = !held.contains(&slot) && self.is_ready(submission);
             if !ready {
@@ -508,7 +513,16 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             || self.pool.try_get(slot).is_some_and(|own| !self.are_ready(&own.externals, &own.after))
     }
 
+    fn holds_back(&self) -> bool {
+        self.pending.iter().any(|pending| !pending.is_empty())
+            || self.pool.iter().any(|(_, own)| !own.externals.is_empty())
+    }
+
     fn freed(&self) -> Option<usize> {
+        // After almost every submission nothing is left.
+        if self.pending.iter().all(VecDeque::is_empty) {
+            return None;
+        }
         let was_held =
             |submission: &Submission<B::Recording>| !submission.externals.is_empty() || !submission.after.is_empty();
         (0..self.pending.len()).find(|queue| self.first_ready(*queue, was_held).is_some())

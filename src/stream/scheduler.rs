@@ -609,6 +609,11 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         self.pool.try_get(slot).is_some_and(|own| own.batches().any(|batch| self.is_held(batch)))
     }
 
+    fn holds_back(&self) -> bool {
+        let waits = |own: &Slot<B>| !own.sealed.is_empty() || !own.open.externals.is_empty();
+        !self.pending.is_empty() || !self.owed.is_empty() || self.pool.iter().any(|(_, own)| waits(own))
+    }
+
     fn freed(&self) -> Option<usize> {
         // Batches leave one queue in the order in which they were closed.
         None
