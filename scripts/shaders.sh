@@ -10,7 +10,7 @@ set -euo pipefail
 export LC_ALL=C
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-folders=(examples/shaders shaders c_tests/shaders tests/data tests/data/spirv tests/data/oracle tests/vulkan_backend)
+folders=(examples/shaders shaders c_tests/shaders tests/data tests/data/spirv tests/data/oracle tests/vulkan_backend benches/shaders)
 target=vulkan1.2
 list=shaders.sha256
 work=$(mktemp -d)
