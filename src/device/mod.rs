@@ -13,6 +13,7 @@ mod questions;
 mod reads;
 mod scopes;
 mod semaphores;
+mod submit;
 mod transfer;
 mod types;
 mod waits;
@@ -27,7 +28,6 @@ use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
 use crate::memory::{HandleKind, HandleTable, Hazards, Memory, Place, hazard, pages::PageLimits};
-use crate::stream::driver::Submission;
 use crate::stream::scheduler::Strategy;
 use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, Progress, SchedulerStreams};
 use events::Event;
@@ -39,12 +39,9 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tracing::Dispatch;
-use waits::Deadline;
 
 /// The size of a page that many blocks share, where there is room for many of them.
 const PAGE_SIZE: u64 = 16 << 20;
-/// Flushes after which the device is asked how far it came.
-const MAX_UNASKED: u32 = 8;
 /// The least such a page has.
 const MIN_PAGE_SIZE: u64 = 64 << 10;
 
@@ -455,169 +452,6 @@ impl<B: Backend> Device<B> {
         match &self.dispatch {
             Some(dispatch) => tracing::dispatcher::with_default(dispatch, tell),
             None => tell(),
-        }
-    }
-
-    /// Enqueues work: repeats the attempt until nothing has to be submitted first. The slot that is to be flushed now,
-    /// if one is.
-    fn enqueue<T>(
-        &self,
-        deadline: Deadline,
-        mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
-    ) -> Result<(T, Option<u32>)> {
-        loop {
-            let mut core = self.lock();
-            match self.make_room(&mut core, deadline) {
-                // It is the work that fails for it, with what it was to write.
-                Err(Error::Failed(fault, _)) => core.no_room = Some(*fault),
-                room => room?,
-            }
-            let answer = attempt(&mut core, &self.backend);
-            core.no_room = None;
-            match answer {
-                Ok(Turn::Done(value)) => {
-                    let due = core.streams.due();
-                    self.unlock_and_log(core);
-                    return Ok((value, due));
-                }
-                Ok(Turn::Flush(slots)) => {
-                    for slot in &slots {
-                        core.close_slot(&self.backend, *slot);
-                    }
-                    let mut queues: SmallVec<[usize; 8]> =
-                        slots.iter().map(|slot| core.streams.queue_of(*slot)).collect();
-                    self.unlock_and_log(core);
-                    queues.sort_unstable();
-                    queues.dedup();
-                    for queue in queues {
-                        self.submit_pending(queue);
-                    }
-                }
-                Err(error) => {
-                    self.unlock_and_log(core);
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    /// Enqueues work, and flushes its slot when that has taken enough.
-    fn enqueue_and_flush(&self, attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<()>>) -> Result {
-        match self.enqueue(Deadline::after(FOREVER), attempt)? {
-            ((), Some(due)) => self.flush_slot(due),
-            ((), None) => Ok(()),
-        }
-    }
-
-    /// Unfinished work is bounded (R15): past the bound the oldest has to complete first. Work that only the caller can
-    /// let go on is not waited for: that is `NotReady`, and nothing changed.
-    fn make_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
-        let is_full = |core: &Core<B>| core.failures.ledger().len() >= core.settings.max_pending as usize;
-        while is_full(core) {
-            // What was held back may be free by now.
-            core.refresh(&self.backend)?;
-            if !is_full(core) {
-                break;
-            }
-            for slot in core.streams.slots() {
-                core.close_slot(&self.backend, slot);
-            }
-            MutexGuard::unlocked(core, || {
-                (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
-                self.submit_freed();
-                self.wait_for_some(deadline)
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Submits everything that was closed for a queue, in order, without the lock. The refusals.
-    fn submit_pending(&self, queue: usize) -> SmallVec<[Refusal; 1]> {
-        let in_order = self.queues[queue].lock();
-        let core = self.lock();
-        self.submit_all(queue, in_order, core).0
-    }
-
-    /// The same for who has both locks. Nothing waits for the queue's with the device's in hand, and the log is told
-    /// when both are free. Also whether something is no longer held back on whichever queue.
-    fn submit_all<'a>(
-        &'a self,
-        queue: usize,
-        in_order: MutexGuard<'a, ()>,
-        mut core: Guard<'a, B>,
-    ) -> (SmallVec<[Refusal; 1]>, bool) {
-        let mut refusals = SmallVec::new();
-        let submit = |submission: &mut Submission<B::Recording>| {
-            let Submission { recording, waits, externals, signal, .. } = submission;
-            self.backend.submit(queue, recording, waits, externals, *signal)
-        };
-        while let Some(mut submission) = core.streams.next(queue) {
-            drop(core);
-            let mut answer = submit(&mut submission);
-            if answer.as_ref().is_err_and(transfer::is_short) {
-                // The specification leaves everything as it was, so once more after giving back what is idle.
-                let mut core = self.lock();
-                let _ = core.refresh(&self.backend);
-                let Core { memory, streams, .. } = &mut *core;
-                memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point));
-                drop(core);
-                answer = submit(&mut submission);
-            }
-            core = self.lock();
-            match answer {
-                Ok(()) => core.streams.submitted(&self.backend, submission, true),
-                Err(fault) => {
-                    let points = submission.points.clone();
-                    core.streams.submitted(&self.backend, submission, false);
-                    refusals.push(core.refuse(points, fault));
-                }
-            }
-        }
-        drop(in_order);
-        let freed = core.streams.freed().is_some();
-        self.unlock_and_log(core);
-        (refusals, freed)
-    }
-
-    /// Submits what was held back and need not be any more, whichever slot it is of.
-    fn submit_freed(&self) {
-        loop {
-            let freed = self.lock().streams.freed();
-            match freed {
-                Some(queue) => drop(self.submit_pending(queue)),
-                None => return,
-            }
-        }
-    }
-
-    /// Submits what a slot recorded. Fails if the device refused it.
-    fn flush_slot(&self, slot: u32) -> Result {
-        let mut core = self.lock();
-        let queue = core.streams.queue_of(slot);
-        // Completed work is looked for here and not at each launch: once in a few batches is often enough, unless
-        // something is held back; what a semaphore of the caller's let go goes along.
-        core.unasked += 1;
-        if core.unasked >= MAX_UNASKED || core.streams.holds_back() {
-            let _ = core.refresh(&self.backend);
-        }
-        let closed = core.close_slot(&self.backend, slot);
-        let (refusals, freed) = match self.queues[queue].try_lock() {
-            Some(in_order) => self.submit_all(queue, in_order, core),
-            None => {
-                self.unlock_and_log(core);
-                (self.submit_pending(queue), true)
-            }
-        };
-        if freed {
-            self.submit_freed();
-        }
-        if closed.is_none() && refusals.is_empty() {
-            return Ok(());
-        }
-        let of_slot = |refusal: &Refusal| refusal.points.iter().any(|point| point.slot == slot);
-        match closed.into_iter().chain(refusals).find(of_slot) {
-            Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),
-            None => Ok(()),
         }
     }
 }
