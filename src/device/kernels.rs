@@ -47,14 +47,15 @@ pub struct KernelDetails {
 
 impl<B: Backend> Kernel<B> {
     /// What the descriptor, else the module, says of a binding; and whether it was only inferred. Bytes that nobody
-    /// declared anything of are taken to be read and written: better too much than one stale byte.
-    pub(super) fn access(&self, binding: usize) -> (Access, bool) {
+    /// declared anything of are taken to be read and written: better too much than one stale byte. So are those of a
+    /// broken kernel that is launched with another number of bindings than its module has.
+    pub(super) fn access(&self, binding: usize, given: usize) -> (Access, bool) {
         if let Some(Some(declared)) = self.declared.get(binding) {
             return (*declared, false);
         }
         let info = match &self.state {
             State::Live { info, .. } => Some(info),
-            State::Broken { info, .. } => info.as_ref(),
+            State::Broken { info, .. } => info.as_ref().filter(|info| info.bindings.len() == given),
         };
         let inferred = info.and_then(|info| info.bindings.get(binding)).map(|binding| binding.access);
         (inferred.unwrap_or(Access::ReadWrite), true)
@@ -129,8 +130,9 @@ impl<B: Backend> Device<B> {
             State::Live { info, .. } => ((**info).clone(), 0),
             State::Broken { set, info } => (info.as_deref().cloned().unwrap_or_default(), core.failures.id(*set)),
         };
+        let given = info.bindings.len();
         for (i, binding) in info.bindings.iter_mut().enumerate() {
-            binding.access = kernel.access(i).0;
+            binding.access = kernel.access(i, given).0;
         }
         let label = text(format_args!("{}", kernel.name.label));
         Ok(KernelDetails { info, broken: failure != 0, failure, label, tag: kernel.tag })

@@ -163,7 +163,7 @@ fn collect_uses<B: Backend>(
         }
         let access = match access {
             Some(access) => *access,
-            None => match kernel.access(i) {
+            None => match kernel.access(i, desc.bindings.len()) {
                 // How many groups run is not known, or whether words reach the last bytes of a slice that is no whole
                 // number of them: what is only inferred to be written may not be.
                 (Access::Write, true) if indirect || !(bytes.end - bytes.start).is_multiple_of(4) => Access::MayWrite,

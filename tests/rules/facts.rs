@@ -556,6 +556,26 @@ fn r8_a_binding_whose_access_nobody_declared_is_claimed() {
 }
 
 #[test]
+fn r8_of_a_broken_kernel_only_the_bindings_its_module_has_are_told_by_it() {
+    let rig = rig();
+    let code = triple().encode();
+    let desc = tidegate::device::KernelDesc { entry: "another", ..kernel_desc(&code, &[], "") };
+    let (broken, answer) = rig.device.kernel_create(&desc);
+    assert!(answer.is_err());
+    let root = rig.device.kernel_info(broken).expect("an info").failure;
+    let (input, out, third) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
+    assert_eq!(skipped(rig.launch_on(0, broken, &[silent(whole(input)), silent(whole(out))], &[])), [root]);
+    assert_eq!(rig.unreadable(whole(out)), [root]);
+    assert_eq!(rig.read(whole(input)).expect("a read"), [1; 64], "its module only reads it");
+    // Which of these the module means is not known: what it lacks may stand before what it has.
+    let three = [silent(whole(third)), silent(whole(input)), silent(whole(out))];
+    assert_eq!(skipped(rig.launch_on(0, broken, &three, &[])), [root]);
+    for buffer in [third, input, out] {
+        assert_eq!(rig.unreadable(whole(buffer)), [root]);
+    }
+}
+
+#[test]
 fn r8_a_kernel_rebuilt_overwrites_its_own_tainted_output() {
     let rig = rig();
     let (kernel, root) = rig.broken(&[]);
