@@ -2,10 +2,12 @@
 //!
 //! Work is taken as done when it is enqueued, so that what needs its bytes can be enqueued behind it. When it turns
 //! out later that it was not done, the ledger is replayed as if that had been known at once. Only the bytes that are
-//! found bad at the end change; entries whose work completed are gone, and with nothing unfinished it is empty.
+//! found bad at the end change; entries whose work completed are gone, and with nothing unfinished it is empty. Behind
+//! work that does not complete, only what touches bytes that may still be found bad is kept for long.
 
+use super::Access;
 use super::claims::{BlockKey, Bytes, ScopeKey, Use};
-use super::interval::{Holds, IntervalMap};
+use super::interval::{Holds, IntervalMap, Uncounted};
 use super::report::StepKind;
 use super::roots::{RootTable, SetKey};
 use hashbrown::HashMap;
@@ -20,6 +22,9 @@ pub struct Point {
     /// The batch, counted from 1; also the value its timeline reaches.
     pub batch: u64,
 }
+
+/// The first watermark; it doubles with what there is to keep, and never falls, so that looking costs next to nothing.
+const WATERMARK: usize = 32;
 
 /// How far back a settling looks for its like.
 const SETTLED_LOOKED_AT: usize = 16;
@@ -47,10 +52,20 @@ struct Entry {
 }
 
 /// The record, in enqueue order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ledger {
     entries: VecDeque<Entry>,
     uses: VecDeque<Use>,
+    /// Entries of no batch: nothing ever completes that they could go with.
+    settled: usize,
+    /// How many of them, and how many entries, there may be before it is looked for such as cannot matter.
+    watermarks: (usize, usize),
+}
+
+impl Default for Ledger {
+    fn default() -> Ledger {
+        Ledger { entries: VecDeque::new(), uses: VecDeque::new(), settled: 0, watermarks: (WATERMARK, WATERMARK) }
+    }
 }
 
 /// Bytes found bad by a replay: the late set.
@@ -88,6 +103,57 @@ impl Ledger {
         // Extended and not pushed: it is made where it stays.
         let entry = || Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None };
         self.entries.extend(std::iter::once_with(entry));
+        if point.is_none() {
+            self.settled += 1;
+            if self.settled >= self.watermarks.0 {
+                self.compact(|_| false);
+                self.watermarks.0 = self.watermarks.0.max(2 * self.settled);
+            }
+        }
+    }
+
+    /// Drops what cannot matter any more: entries that are not unfinished, and touch no byte that any unfinished one
+    /// could still be found to have left bad, however many of them fail.
+    fn compact(&mut self, complete: impl Fn(Point) -> bool) {
+        let mut doubtful: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
+        let uses = self.uses.make_contiguous();
+        let (mut at, mut kept, mut settled) = (0, 0, 0);
+        self.entries.retain(|entry| {
+            let own = at..at + entry.uses as usize;
+            at = own.end;
+            let is_doubtful =
+                |bytes: Bytes| doubtful.get(&bytes.block).is_some_and(|map| map.overlaps(bytes.start, bytes.end));
+            let unfinished = entry.failed.is_some() || entry.point.is_some_and(|point| !complete(point));
+            let touched = |u: &Use| u.access != Access::None && is_doubtful(u.bytes);
+            if !unfinished && !uses[own.clone()].iter().any(touched) {
+                return false;
+            }
+            let spreads = unfinished
+                || match entry.kind {
+                    Kind::Settled => false,
+                    Kind::Copied => is_doubtful(uses[own.start + 1].bytes),
+                    Kind::Ran | Kind::Scope(_) => {
+                        uses[own.clone()].iter().any(|u| u.access.needs_bytes() && is_doubtful(u.bytes))
+                    }
+                };
+            for u in &uses[own.clone()] {
+                let Bytes { block, start, end } = u.bytes;
+                if spreads && u.access.writes() {
+                    doubtful.entry(block).or_default().set(start, end, (), &mut Uncounted);
+                } else if !spreads
+                    && (u.access.releases() || (entry.kind == Kind::Settled && u.access.writes()))
+                    && let Some(map) = doubtful.get_mut(&block)
+                {
+                    map.remove(start, end, &mut Uncounted);
+                }
+            }
+            settled += usize::from(entry.point.is_none());
+            uses.copy_within(own.clone(), kept);
+            kept += own.len();
+            true
+        });
+        self.uses.truncate(kept);
+        self.settled = settled;
     }
 
     /// Whether nothing but settling happened since the same bytes were settled: doing it again changes nothing, so a
@@ -107,17 +173,23 @@ impl Ledger {
         false
     }
 
-    /// Forgets what completed, from the front.
+    /// Forgets what completed: from the front, and, when there is much, whatever cannot matter.
     pub(super) fn retire(&mut self, roots: &mut RootTable, complete: impl Fn(Point) -> bool) {
         while let Some(entry) = self.entries.front() {
             let settled = entry.failed.is_some() || entry.point.is_none_or(&complete);
             if !settled {
-                return;
+                break;
             }
+            self.settled -= usize::from(entry.point.is_none());
             self.uses.drain(..entry.uses as usize);
             if let Some(set) = self.entries.pop_front().and_then(|entry| entry.failed) {
                 roots.release(set);
             }
+        }
+        // Others may be through before the first one is.
+        if self.entries.len() >= self.watermarks.1 {
+            self.compact(complete);
+            self.watermarks.1 = self.watermarks.1.max(2 * self.entries.len());
         }
     }
 
@@ -261,4 +333,49 @@ fn pieces(late: &Late, bytes: Bytes) -> Vec<(u64, u64, SetKey)> {
         map.visit(bytes.start, bytes.end, |start, end, set| pieces.push((start, end, *set)));
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slotmap::SlotMap;
+
+    fn use_of(block: BlockKey, start: u64, access: Access) -> Use {
+        Use { bytes: Bytes { block, start, end: start + 8 }, access }
+    }
+
+    fn point(batch: u64) -> Option<Point> {
+        Some(Point { slot: 0, batch })
+    }
+
+    #[test]
+    fn behind_unfinished_work_only_what_could_be_found_bad_is_kept() {
+        let mut blocks = SlotMap::<BlockKey, ()>::with_key();
+        let (held, other) = (blocks.insert(()), blocks.insert(()));
+        let mut scopes = SlotMap::<ScopeKey, ()>::with_key();
+        let mut ledger = Ledger::default();
+        let mut roots = RootTable::default();
+        let name: Arc<str> = "".into();
+        ledger.push(Kind::Ran, point(9), &name, &[use_of(held, 0, Access::Write)]);
+        for i in 0..10_000 {
+            let at = i % 100 * 8;
+            ledger.push(Kind::Settled, None, &name, &[use_of(other, at, Access::Write)]);
+            let scope = [use_of(other, at, Access::ReadWrite)];
+            ledger.push(Kind::Scope(scopes.insert(())), None, &name, &scope);
+            ledger.push(Kind::Ran, point(1), &name, &[use_of(other, at, Access::Write)]);
+            ledger.retire(&mut roots, |point| point.batch < 9);
+            assert!(ledger.len() <= WATERMARK + 3, "{i}: {}", ledger.len());
+        }
+        // What reads the bytes matters, and what reads those; what overwrites them ends it.
+        let reads = |from, to| [use_of(held, from, Access::Read), use_of(held, to, Access::Write)];
+        ledger.push(Kind::Ran, point(1), &name, &reads(0, 8));
+        ledger.push(Kind::Ran, point(1), &name, &reads(8, 16));
+        ledger.push(Kind::Settled, None, &name, &[use_of(held, 8, Access::Write)]);
+        ledger.push(Kind::Ran, point(1), &name, &reads(8, 24));
+        ledger.compact(|point| point.batch < 9);
+        let kept: Vec<u32> = ledger.entries.iter().map(|entry| entry.uses).collect();
+        assert_eq!(kept, [1, 2, 2, 1], "the last one reads what was settled");
+        assert_eq!(ledger.uses.len(), 6);
+        assert_eq!(ledger.settled, 1);
+    }
 }
