@@ -673,7 +673,7 @@ typedef struct tg_device_desc {
     /**
      * Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits, or answers
      * TG_NOT_READY where only a semaphore of the caller's could let some finish (tg_vk_stream_wait_semaphore). What was
-     * enqueued behind the oldest unfinished piece counts, finished or not.
+     * enqueued behind an unfinished piece may count for a while after it is finished.
      */
     uint32_t max_pending;
     /** With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256. */
