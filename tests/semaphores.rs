@@ -572,6 +572,62 @@ fn a_lost_device_answers_with_its_loss() {
     });
 }
 
+/// The third comes after the second, which never runs: then it has to come after the first.
+#[test]
+fn what_comes_behind_a_refused_batch_comes_after_what_that_one_stood_for() {
+    each(|scheduling, queues| {
+        for pace in [Pace::Lazy, Pace::Random, Pace::Eager] {
+            let rig = Rig::new(Options::new(1, queues).pace(pace), settings(scheduling));
+            let buffer = rig.buffer(SIZE);
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            for stream in 1..=3 {
+                fill(&rig, stream, whole(buffer), stream as u32);
+                rig.device.stream_flush(stream).expect("a flush");
+            }
+            rig.backend().inject(Call::Submit, 2, fault(Code::Driver, "refused"), false);
+            rig.backend().signal(1, 1);
+            // A scheduler submits all that was let go for whoever flushes.
+            let _ = rig.device.stream_flush(7);
+            rig.backend().run_all();
+            if scheduling == Scheduling::Event {
+                assert_eq!(rig.backend().fired(), 1);
+            }
+            rig.backend().heal();
+            holds(&rig, 3, buffer, 3);
+            rig.assert_ordered();
+        }
+    });
+}
+
+/// The held batch of the stream waits for another queue, and never runs: then the stream's next batch has to.
+#[test]
+fn what_comes_after_a_refused_batch_of_its_own_stream_waits_for_what_that_one_waited_for() {
+    each(|scheduling, queues| {
+        for pace in [Pace::Lazy, Pace::Random, Pace::Eager] {
+            let rig = Rig::new(Options::new(1, queues).pace(pace), settings(scheduling));
+            let buffer = rig.buffer(SIZE);
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            fill(&rig, 2, whole(buffer), 2);
+            rig.device.stream_flush(2).expect("a flush");
+            for byte in [1, 3] {
+                fill(&rig, 1, whole(buffer), byte);
+                rig.device.stream_flush(1).expect("a flush");
+            }
+            rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+            rig.backend().signal(1, 1);
+            let _ = rig.device.stream_flush(7);
+            rig.backend().run_all();
+            assert_eq!(rig.backend().fired(), 1);
+            if scheduling == Scheduling::Event {
+                holds(&rig, 1, buffer, 3);
+            }
+            rig.assert_ordered();
+        }
+    });
+}
+
 /// Streams, buffers, semaphores and signals in any order, against what the calls one after the other give.
 #[test]
 fn any_program_gives_what_its_calls_in_order_give() {
@@ -650,6 +706,80 @@ fn any_program_gives_what_its_calls_in_order_give() {
                 assert_eq!(rig.read(whole(*buffer)).expect("a read"), [*byte; SIZE as usize], "seed {seed}");
             }
             assert_eq!(rig.settled_failures(), 0);
+            rig.assert_ordered();
+        }
+    });
+}
+
+/// The same where the device refuses some of it: what can be read is right, and what ran is ordered.
+#[test]
+fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
+    const BUFFERS: u64 = 6;
+    const SEMAPHORES: u64 = 3;
+    each(|scheduling, queues| {
+        for seed in 0..60 {
+            let pace = [Pace::Lazy, Pace::Random, Pace::Eager][seed as usize % 3];
+            let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 5, ..settings(scheduling) });
+            let mut rng = Rng::new(seed);
+            let buffers: Vec<Handle> = (0..BUFFERS).map(|i| rig.filled(SIZE, i as u8)).collect();
+            let mut model: Vec<u8> = (0..BUFFERS as u8).collect();
+            let mut asked = [0; SEMAPHORES as usize];
+            let mut signalled = [0; SEMAPHORES as usize];
+            for step in 0..150 {
+                let stream = rng.below(5);
+                let (a, b) = (rng.below(BUFFERS) as usize, rng.below(BUFFERS - 1) as usize);
+                let b = if b >= a { b + 1 } else { b };
+                match rng.below(14) {
+                    0..4 => {
+                        // Whatever it answers, but for this: the bytes are its own from here on, written or not.
+                        let answer = rig.device.buffer_fill(stream, whole(buffers[a]), step, 1);
+                        assert_ne!(answer, Err(Error::NotReady));
+                        model[a] = step as u8;
+                    }
+                    4..8 => {
+                        let answer = rig.device.buffer_copy(stream, whole(buffers[a]), whole(buffers[b]));
+                        assert_ne!(answer, Err(Error::NotReady));
+                        model[a] = model[b];
+                    }
+                    8 => {
+                        if let Ok(bytes) = read(&rig, stream, buffers[a], 0) {
+                            assert_eq!(bytes, [model[a]; SIZE as usize], "{scheduling:?} {queues} seed {seed}");
+                        }
+                    }
+                    9 => {
+                        let semaphore = rng.below(SEMAPHORES);
+                        asked[semaphore as usize] += 1;
+                        let value = asked[semaphore as usize];
+                        // It fails like a flush where what the stream had taken is refused.
+                        let external = External { semaphore, value, submitted: false };
+                        let _ = rig.device.stream_wait_external(stream, external);
+                    }
+                    10 => {
+                        let semaphore = rng.below(SEMAPHORES) as usize;
+                        signalled[semaphore] = rng.between(signalled[semaphore], asked[semaphore]);
+                        rig.backend().signal(semaphore as u64, signalled[semaphore]);
+                    }
+                    11 => {
+                        let call = [Call::Submit, Call::Submit, Call::End][rng.below(3) as usize];
+                        rig.backend().inject(call, rng.between(1, 3), fault(Code::Driver, "refused"), false);
+                    }
+                    _ => drop(rig.device.stream_flush(stream)),
+                }
+            }
+            (0..SEMAPHORES).for_each(|semaphore| rig.backend().signal(semaphore, asked[semaphore as usize]));
+            // The first one may find that the device refuses what was still to come.
+            let _ = rig.device.wait(LONG);
+            rig.backend().heal();
+            rig.device.wait(LONG).expect("a wait");
+            for (buffer, byte) in buffers.iter().zip(&model) {
+                if let Ok(bytes) = read(&rig, 0, *buffer, LONG) {
+                    assert_eq!(bytes, [*byte; SIZE as usize], "{scheduling:?} {queues} seed {seed}");
+                }
+            }
+            for (stream, buffer) in buffers.iter().enumerate() {
+                fill(&rig, stream as u64, whole(*buffer), 77);
+                holds(&rig, 1, *buffer, 77);
+            }
             rig.assert_ordered();
         }
     });

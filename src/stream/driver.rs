@@ -158,6 +158,8 @@ pub struct Submission<R> {
     pub externals: SmallVec<[External; 1]>,
     /// What it must not overtake.
     pub(super) after: SmallVec<[Point; 2]>,
+    /// The refusals, counted over all slots, that were known when its first work was taken.
+    pub(super) refusals: u64,
 }
 
 /// How often a driver ordered anything.

@@ -6,6 +6,10 @@
 //! is submitted before anything that depends on it is recorded, so no submission ever waits for a later one. Only work
 //! that is held back for a semaphore of the caller's is not: what depends on it is held back behind it, in a batch that
 //! holds nothing else. A batch names only batches that were closed before it, so batches never wait for each other.
+//!
+//! Whoever comes after a batch comes after all that one came after. That ends where the batch is refused: nothing of it
+//! is on the device, nor what it was to wait for. Who hears of it while recording comes after everything instead; who
+//! was recorded before, when it is submitted: a barrier is there, and the other queues are waited for then.
 
 use super::answers::Answers;
 use super::backend::{Backend, External};
@@ -52,6 +56,10 @@ struct Slot<R> {
     complete: u64,
     /// The refusals, counted over all slots, that the open recording is ordered after.
     after_refusals: u64,
+    /// The refusals, counted over all slots, that were known when the open recording took its first work.
+    known_refusals: u64,
+    /// The refusals, counted over all slots, when the last one of this slot was known; 0: none.
+    last_refusal: u64,
     in_flight: VecDeque<(u64, R)>,
 }
 
@@ -75,6 +83,8 @@ impl<R> Slot<R> {
             accepted: 0,
             complete: 0,
             after_refusals: 0,
+            known_refusals: 0,
+            last_refusal: 0,
             in_flight: VecDeque::new(),
         }
     }
@@ -96,14 +106,15 @@ impl<R> Slot<R> {
         self.for_host = false;
     }
 
-    /// A batch was answered, with or without being run.
-    fn settle(&mut self, batch: u64, accepted: bool) {
-        if accepted {
-            self.accepted = batch;
-            self.answers.accept(batch);
-        } else {
-            self.answers.refuse(batch);
-        }
+    fn accept(&mut self, batch: u64) {
+        self.accepted = batch;
+        self.answers.accept(batch);
+    }
+
+    /// A batch never runs. `refusals` counts it, and those of all slots before it.
+    fn refuse(&mut self, batch: u64, refusals: u64) {
+        self.last_refusal = refusals;
+        self.answers.refuse(batch);
     }
 
     /// Work comes after a point from now on.
@@ -190,6 +201,8 @@ impl<B: Backend> EventStreams<B> {
                 return;
             }
             self.come_behind(slot, point, need);
+            // Should it be refused, all that it stood for may be on this queue.
+            need.barrier |= seen < batch;
         } else {
             // What was refused never runs; there is nothing to come after.
             batch = batch.min(theirs.accepted);
@@ -226,7 +239,12 @@ impl<B: Backend> EventStreams<B> {
         }
         for (other, theirs) in self.pool.iter() {
             let point = Point { slot: other, batch: theirs.open - 1 };
-            if other == slot || point.batch <= theirs.answers.settled() || !self.is_held_back(other) {
+            if other == slot || point.batch <= theirs.answers.settled() {
+                continue;
+            }
+            if !self.is_held_back(other) {
+                // On its way. It is to be waited for, and what the device did not accept cannot be.
+                need.flush(other);
                 continue;
             }
             self.come_behind(slot, point, need);
@@ -259,6 +277,13 @@ impl<B: Backend> EventStreams<B> {
         if let Some(own) = self.pool.try_get_mut(slot) {
             own.seen = seen;
         }
+    }
+
+    /// Whether a batch that this one was ordered after was refused since: a named one, or an earlier one of its slot.
+    fn has_lost_order(&self, submission: &Submission<B::Recording>) -> bool {
+        let is_refused = |slot| self.pool.try_get(slot).is_some_and(|own| own.last_refusal > submission.refusals);
+        submission.refusals < self.refusals
+            && (is_refused(submission.signal.slot) || submission.after.iter().any(|point| is_refused(point.slot)))
     }
 
     fn is_ready(&self, submission: &Submission<B::Recording>) -> bool {
@@ -388,6 +413,9 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         // In place and not taken out: a recording is large, and this is the path of every launch.
         let Some(recording) = &mut own.recording else { unreachable!("opened above") };
         own.broken_off = true;
+        if own.recorded == 0 {
+            own.known_refusals = refusals;
+        }
         if barrier {
             own.covered = own.sequence;
             backend.barrier(recording);
@@ -431,9 +459,9 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             return None;
         }
         let batch = own.finish();
-        own.settle(batch, false);
         self.refusals += 1;
         self.answers += 1;
+        own.refuse(batch, self.refusals);
         Some(Point { slot, batch })
     }
 
@@ -453,18 +481,27 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
         let (waits, after) = (std::mem::take(&mut own.waits), std::mem::take(&mut own.after));
         let externals = std::mem::take(&mut own.externals);
+        let refusals = own.known_refusals;
         let signal = Point { slot, batch: own.finish() };
         let points = SmallVec::from_slice(&[signal]);
         match backend.end(&mut recording) {
             Ok(()) => {
-                self.pending[queue].push_back(Submission { points, signal, recording, waits, externals, after });
+                self.pending[queue].push_back(Submission {
+                    points,
+                    signal,
+                    recording,
+                    waits,
+                    externals,
+                    after,
+                    refusals,
+                });
                 Ok(())
             }
             Err(fault) => {
-                own.settle(signal.batch, false);
                 own.externals = externals;
                 self.refusals += 1;
                 self.answers += 1;
+                own.refuse(signal.batch, self.refusals);
                 backend.recycle(slot, recording);
                 Err((points, fault))
             }
@@ -479,20 +516,34 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             wait.batch = wait.batch.min(self.pool.try_get(wait.slot).map_or(0, |theirs| theirs.accepted));
         }
         submission.waits.retain(|wait| wait.batch > 0);
+        if self.has_lost_order(&submission) {
+            // All that the refused batch stood for was answered before it was, so this waits for nothing that is later.
+            for (slot, theirs) in self.pool.iter() {
+                if self.queue_of(slot) == queue || theirs.accepted == theirs.complete {
+                    continue;
+                }
+                let point = Point { slot, batch: theirs.accepted };
+                match submission.waits.iter_mut().find(|wait| wait.slot == slot) {
+                    Some(wait) => *wait = point,
+                    None => submission.waits.push(point),
+                }
+            }
+        }
         Some(submission)
     }
 
     fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
         let Point { slot, batch } = submission.signal;
         let Some(own) = self.pool.try_get_mut(slot) else { return };
-        own.settle(batch, accepted);
         self.answers += 1;
         if accepted {
+            own.accept(batch);
             own.told.retain(|(_, told)| !told.is_done(batch));
             own.in_flight.push_back((batch, submission.recording));
             self.stats.submissions += 1;
         } else {
             self.refusals += 1;
+            own.refuse(batch, self.refusals);
             backend.recycle(slot, submission.recording);
             // It waited for nothing: the slot's next batch has to.
             let queue = self.queue_of(slot);

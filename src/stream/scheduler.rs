@@ -403,7 +403,9 @@ impl<B: Backend> SchedulerStreams<B> {
                 self.closed += 1;
                 let signal = Point { slot: EXECUTOR, batch: self.closed };
                 let (waits, after) = (SmallVec::new(), SmallVec::new());
-                self.pending.push_back(Submission { points, signal, recording, waits, externals, after });
+                // All there is runs on one queue: what was refused left no wait behind.
+                let refusals = 0;
+                self.pending.push_back(Submission { points, signal, recording, waits, externals, after, refusals });
                 Ok(true)
             }
             Err(fault) => {
