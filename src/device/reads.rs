@@ -153,12 +153,13 @@ impl<B: Backend> Device<B> {
 
     /// Enqueues the copy and submits it. `room` is the failure of whatever the bytes need beyond the copy.
     fn begin(&self, asked: &Asked<'_>, deadline: Deadline, room: std::result::Result<(), Fault>) -> Result<Begun> {
+        let mut room = room;
         let begun = loop {
             let mut shortage = None;
             match (self.try_to_enqueue(asked, deadline, &room, &mut shortage), shortage) {
-                // A loss is found out about at the next attempt.
                 (Err(Error::NotReady), Some(shortage)) => match self.wait_out(shortage, deadline) {
-                    Err(Error::Failed(fault, _)) if fault.code == Code::DeviceLost => {}
+                    // It is the read that fails for it.
+                    Err(Error::Failed(fault, _)) => room = Err(*fault),
                     waited => waited?,
                 },
                 (begun, _) => break begun?,
@@ -181,7 +182,7 @@ impl<B: Backend> Device<B> {
     ) -> Result<Begun> {
         let &Asked { operation, name, stream, slot, src, from, .. } = asked;
         let size = from.end - from.start;
-        let (begun, _) = self.enqueue(deadline, |core, backend| {
+        let enqueued = self.enqueue(deadline, |core, backend| {
             core.still_there(src, from, "src.buffer", "src.size")?;
             core.not_held(&[read_of(from)], "src")?;
             let work = core.work(operation, name, stream);
@@ -239,8 +240,8 @@ impl<B: Backend> Device<B> {
                 (Ok(()), Some(point)) => Begun::Copying(private, point),
                 (result, _) => Begun::Unwritten(core.settled(private), result.err().map(Box::new)),
             }))
-        })?;
-        Ok(begun)
+        });
+        enqueued.map(|(begun, _)| begun)
     }
 
     /// Whether a read is over: `Unwritten` if some byte is claimed, `NotReady` if it is not.
