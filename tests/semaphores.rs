@@ -415,7 +415,10 @@ fn a_late_failure_of_work_that_was_held_back_reaches_what_came_behind() {
 
 /// A device whose memory is all buffers, but for what is left to staging. One of 64 KiB, and others.
 fn full(scheduling: Scheduling, queues: usize) -> (Rig, Handle, Handle) {
-    let settings = Settings { memory_cap: 1 << 20, staging_size: 64 << 20, ..settings(scheduling) };
+    full_with(Settings { memory_cap: 1 << 20, staging_size: 64 << 20, ..settings(scheduling) }, queues)
+}
+
+fn full_with(settings: Settings, queues: usize) -> (Rig, Handle, Handle) {
     let rig = Rig::new(Options::new(1, queues), settings);
     let (buffer, other) = (rig.buffer(1 << 16), rig.buffer(SIZE));
     for size in [1 << 16, 1 << 12] {
@@ -502,6 +505,28 @@ fn reads_of_held_bytes_that_fill_a_full_device_are_an_answer_and_no_failure() {
         read(LONG).expect("bytes");
         assert!(bytes.iter().all(|byte| *byte == 2));
         rig.assert_ordered();
+    });
+}
+
+/// Whoever was refused for want of room asks again after the signal, on a stream that only comes behind.
+#[test]
+fn a_call_that_was_refused_for_want_of_room_gets_on_after_the_signal() {
+    each(|scheduling, queues| {
+        for whole_write in [false, true] {
+            for staging_size in [1 << 16, 64 << 20] {
+                let settings = Settings { memory_cap: 1 << 20, staging_size, ..settings(scheduling) };
+                let (rig, buffer, _) = full_with(settings, queues);
+                hold(&rig, 1, 1, 1);
+                fill(&rig, 1, whole(buffer), 2);
+                let size = if whole_write { 1 << 16 } else { 1 << 10 };
+                let write = || rig.device.buffer_write(2, part(buffer, 0, size as u64), &vec![3; size], false);
+                let first = (0..100).map(|_| write()).find(|answer| answer.is_err());
+                assert_eq!(first, Some(Err(Error::NotReady)));
+                rig.backend().signal(1, 1);
+                write().expect("a write");
+                rig.assert_ordered();
+            }
+        }
     });
 }
 

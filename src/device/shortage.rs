@@ -39,10 +39,14 @@ impl<B: Backend> Core<B> {
             let _ = self.refresh(backend);
             taken = take(self, backend);
         }
-        taken.map_err(|fault| if is_short(&fault) { self.shortage(fault) } else { Shortage::For(fault) })
+        taken.map_err(|fault| match self.shortage() {
+            Some(shortage) if is_short(&fault) => shortage,
+            _ => Shortage::For(fault),
+        })
     }
 
-    fn shortage(&self, fault: Fault) -> Shortage {
+    /// What some comes back from, if any does.
+    fn shortage(&self) -> Option<Shortage> {
         let streams = &self.streams;
         let is_held = |point: &Point| streams.is_held_back(point.slot) && streams.progress(*point) == Progress::Waiting;
         let points = || {
@@ -52,13 +56,11 @@ impl<B: Backend> Core<B> {
         };
         let runs = |point: &Point| !streams.is_complete(*point) && !is_held(point);
         if let Some(point) = points().find(runs) {
-            Shortage::Until(point)
+            Some(Shortage::Until(point))
         } else if self.in_hand > 0 || points().any(|point| streams.is_complete(point)) {
-            Shortage::Calls
-        } else if points().next().is_some() {
-            Shortage::HeldBack
+            Some(Shortage::Calls)
         } else {
-            Shortage::For(fault)
+            points().next().map(|_| Shortage::HeldBack)
         }
     }
 }
@@ -77,7 +79,15 @@ impl<B: Backend> Device<B> {
                 std::thread::sleep(deadline.step().min(STEP));
                 Ok(())
             }
-            Shortage::HeldBack => Err(Error::NotReady),
+            Shortage::HeldBack => {
+                // The caller may have let it go by now, and nobody sent it off.
+                self.send_off();
+                let is_held = self.with(|core| {
+                    let _ = core.refresh(&self.backend);
+                    matches!(core.shortage(), Some(Shortage::HeldBack))
+                });
+                if is_held { Err(Error::NotReady) } else { Ok(()) }
+            }
             Shortage::For(fault) => Err(fault.into()),
         }
     }

@@ -24,6 +24,9 @@ enum Staged {
     Needless,
 }
 
+/// Of one write; what the staging memory is cut into may leave a rest.
+type StagedPieces = SmallVec<[Staged; STAGING_PIECES as usize + 1]>;
+
 impl Staged {
     fn place(&self) -> std::result::Result<Place, Fault> {
         match self {
@@ -60,21 +63,35 @@ impl<B: Backend> Device<B> {
                 return Err(Error::misuse(Code::InvalidArgument, "src_size", why));
             }
         }
+        let mut staged = SmallVec::new();
+        let mut sent_off = false;
         // All of it or nothing, where what is missing would not be waited for.
-        let at_once = in_pieces || (held && self.with(|core| core.is_held_back(&self.backend, slot)));
-        if at_once && src.len() as u64 > self.with(|core| core.staging_room(slot)) {
-            return Err(Error::NotReady);
+        while in_pieces || (held && self.with(|core| core.is_held_back(&self.backend, slot))) {
+            let fits = src.len() as u64 <= self.with(|core| core.staging_room(slot));
+            match if fits { self.stage_all(slot, to, src, chunk) } else { Err(Error::NotReady) } {
+                Ok(all) => {
+                    staged = all;
+                    break;
+                }
+                // The caller may have let it go by now, and nobody sent it off.
+                Err(Error::NotReady) if held && !sent_off => {
+                    self.send_off();
+                    sent_off = true;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        let mut staged =
-            if at_once && src.len() as u64 > chunk { self.stage_all(slot, to, src, chunk)? } else { SmallVec::new() };
         let written = self.write_pieces(stream, slot, dst, to, src.chunks(chunk as usize), &mut staged, no_wait);
         staged.into_iter().for_each(|left| self.unstage(left, false));
         written
     }
 
-    /// Stages all pieces of a write, the first one last; or none of them.
-    fn stage_all(&self, slot: u32, to: Bytes, src: &[u8], chunk: u64) -> Result<SmallVec<[Staged; 17]>> {
+    /// Stages all pieces of a write, the first one last; or none of them. A single one is staged when it is enqueued.
+    fn stage_all(&self, slot: u32, to: Bytes, src: &[u8], chunk: u64) -> Result<StagedPieces> {
         let mut staged = SmallVec::new();
+        if src.len() as u64 <= chunk {
+            return Ok(staged);
+        }
         for piece in src.chunks(chunk as usize) {
             match self.stage(slot, to, piece, true) {
                 Ok(one) => staged.push(one),
@@ -96,7 +113,7 @@ impl<B: Backend> Device<B> {
         dst: Slice,
         to: Bytes,
         pieces: impl Iterator<Item = &'a [u8]>,
-        staged: &mut SmallVec<[Staged; 17]>,
+        staged: &mut StagedPieces,
         no_wait: bool,
     ) -> Result {
         let mut at = 0u64;
@@ -219,12 +236,14 @@ impl<B: Backend> Device<B> {
                     }
                 }
             };
-            if no_wait {
-                // Who asks again and again gets there some day.
-                if let Shortage::Until(point) = shortage {
+            match shortage {
+                Shortage::Until(point) if no_wait => {
+                    // Who asks again and again gets there some day.
                     let _ = self.flush_slot(point.slot);
+                    return Err(Error::NotReady);
                 }
-                return Err(Error::NotReady);
+                Shortage::Calls if no_wait => return Err(Error::NotReady),
+                _ => {}
             }
             match self.wait_out(shortage, Deadline::after(super::FOREVER)) {
                 Err(Error::Failed(fault, _)) => return Ok(Staged::Failed(*fault)),
