@@ -2,6 +2,7 @@
 #include "tg_test.h"
 #include "tg_shim.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #define MIB (UINT64_C(1) << 20)
@@ -107,6 +108,113 @@ TEST(allocating_without_room_fails_again) {
     CHECK_RESULT(tg_buffer_allocate(dev, second, 0), TG_OK);
     CHECK_RESULT(tg_buffer_destroy(dev, second), TG_OK);
     CHECK_EQ_INT(failure_count(dev), 0);
+}
+
+/* ---- a full device ---- */
+
+enum { FULL_WORDS = 1 << 16, PART_WORDS = 1 << 14 };
+static const uint64_t CAP = MIB, PART = PART_WORDS * 4; /* a part is what a full device leaves to staging */
+
+/* Memory is all buffers, but for what is left to staging. One of four parts, every word of which is 3, and others. */
+static tg_device full_device(tg_buffer *big) {
+    tg_device_desc desc = test_device_desc();
+    desc.memory_cap = CAP;
+    tg_device dev = test_device_with(&desc);
+    tg_buffer other = {0};
+    REQUIRE_OK(create(dev, 0, FULL_WORDS * 4, big));
+    for (uint64_t size = PART; size >= 4096; size /= 4)
+        while (create(dev, 0, size, &other) == TG_OK) {}
+    REQUIRE_OK(tg_buffer_fill(dev, 0, whole(*big), 3, 4));
+    REQUIRE_OK(tg_device_wait(dev, TEST_LONG));
+    return dev;
+}
+
+static tg_slice part_of(tg_buffer big, uint64_t index) { return part(big, index * PART, PART); }
+
+TEST(a_full_device_is_written_and_read_on_any_stream) {
+    tg_buffer big = {0};
+    tg_device dev = full_device(&big);
+    const uint64_t failures = failure_count(dev);
+    for (unsigned round = 0; round < test_rounds(20); round++) {
+        for (unsigned i = 0; i < 4; i++) write_words(dev, 1 + i, part_of(big, i), PART_WORDS, round + i, 1);
+        for (unsigned i = 0; i < 4; i++) check_words(__FILE__, __LINE__, dev, 5 - i, part_of(big, i), PART_WORDS, round + i, 1);
+    }
+    CHECK_EQ_INT(failure_count(dev), failures);
+    CHECK(reserved(dev) <= CAP);
+}
+
+/* What is over has its staging until somebody looks. */
+TEST(a_full_device_is_written_when_all_is_over_and_nobody_looked) {
+    tg_buffer big = {0};
+    tg_device dev = full_device(&big);
+    const uint64_t failures = failure_count(dev);
+    for (unsigned i = 0; i < 8; i++) {
+        write_words(dev, i, part_of(big, i % 4), PART_WORDS, i, 1);
+        REQUIRE_OK(tg_stream_flush(dev, i));
+    }
+    for (unsigned i = 0; i < 4; i++) check_words(__FILE__, __LINE__, dev, i, part_of(big, i), PART_WORDS, 4 + i, 1);
+    CHECK_EQ_INT(failure_count(dev), failures);
+}
+
+TEST(reads_that_nobody_waits_for_leave_a_full_device_readable) {
+    tg_buffer big = {0};
+    tg_device dev = full_device(&big);
+    static uint32_t words[PART_WORDS];
+    const uint64_t failures = failure_count(dev);
+    for (unsigned i = 0; i < 8; i++) {
+        const tg_result answer = tg_buffer_read(dev, i, words, sizeof words, part_of(big, i % 4), 0);
+        CHECK(answer == TG_TIMEOUT || answer == TG_OK);
+        tg_read read = {0};
+        const tg_result begun = tg_read_begin(dev, i, part_of(big, i % 4), &read);
+        CHECK(begun == TG_OK || begun == TG_NOT_READY);
+        CHECK_EQ_INT(read.id != 0, begun == TG_OK);
+        CHECK_RESULT(tg_read_release(dev, read), TG_OK);
+    }
+    check_filled(dev, part_of(big, 2), PART_WORDS, 3);
+    CHECK_EQ_INT(failure_count(dev), failures);
+}
+
+TEST(a_write_without_waiting_that_has_no_room_changes_nothing) {
+    tg_buffer big = {0};
+    tg_device dev = full_device(&big);
+    static uint32_t words[FULL_WORDS];
+    const uint64_t failures = failure_count(dev);
+    CHECK_RESULT(tg_buffer_write_with(dev, 1, whole(big), words, sizeof words, TG_WRITE_NO_WAIT), TG_NOT_READY);
+    CHECK_EQ_INT(failure_count(dev), failures);
+    for (unsigned i = 0; i < 4; i++) check_filled(dev, part_of(big, i), PART_WORDS, 3);
+    CHECK_RESULT(tg_buffer_write_with(dev, 1, part_of(big, 0), words, PART, TG_WRITE_NO_WAIT), TG_OK);
+    CHECK_RESULT(tg_buffer_write(dev, 1, whole(big), words, sizeof words), TG_OK);
+    for (unsigned i = 0; i < 4; i++) check_filled(dev, part_of(big, i), PART_WORDS, 0);
+}
+
+typedef struct {
+    tg_device dev;
+    tg_slice slice;
+    unsigned index;
+} full_job;
+
+static void *write_and_read(void *data) {
+    const full_job *job = data;
+    for (unsigned round = 0; round < test_rounds(50); round++) {
+        write_words(job->dev, job->index, job->slice, PART_WORDS, round + job->index, 1);
+        check_words(__FILE__, __LINE__, job->dev, job->index, job->slice, PART_WORDS, round + job->index, 1);
+    }
+    return NULL;
+}
+
+TEST(threads_share_what_a_full_device_has_left) {
+    tg_buffer big = {0};
+    tg_device dev = full_device(&big);
+    const uint64_t failures = failure_count(dev);
+    pthread_t threads[4];
+    full_job jobs[4];
+    for (unsigned i = 0; i < 4; i++) {
+        jobs[i] = (full_job){dev, part_of(big, i), i};
+        REQUIRE(pthread_create(&threads[i], NULL, write_and_read, &jobs[i]) == 0);
+    }
+    for (unsigned i = 0; i < 4; i++) REQUIRE(pthread_join(threads[i], NULL) == 0);
+    CHECK_EQ_INT(failure_count(dev), failures);
+    CHECK(reserved(dev) <= CAP);
 }
 
 /* A number for everything the churn decides, the same in every run. */

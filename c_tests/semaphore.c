@@ -424,6 +424,77 @@ TEST(a_full_staging_memory_of_held_work_is_an_answer_and_no_wait) {
     vk_destroy_semaphore(dev, semaphore);
 }
 
+/* Memory is all buffers, but for what is left to staging. */
+static tg_device full_device(tg_buffer *data) {
+    tg_device_desc desc = test_device_desc();
+    desc.memory_cap = 1 << 20;
+    tg_device dev = test_device_with(&desc);
+    *data = buffer(dev, "data", WORDS * 4);
+    tg_buffer_desc other_desc = TG_BUFFER_DESC_INIT;
+    tg_buffer other = {0};
+    for (other_desc.size = 1 << 16; other_desc.size >= 4096; other_desc.size /= 4)
+        while (tg_buffer_create(dev, &other_desc, &other) == TG_OK) {}
+    write_words(dev, 0, whole(*data), WORDS * 4, 1, 1);
+    REQUIRE_OK(tg_device_wait(dev, TEST_LONG));
+    return dev;
+}
+
+TEST(a_full_device_of_held_writes_is_an_answer_and_no_wait) {
+    tg_buffer data = {0};
+    tg_device dev = full_device(&data);
+    const uint64_t failures = failure_count(dev);
+    VkSemaphore semaphore = vk_timeline(dev, 0);
+    hold(dev, 1, semaphore, 1);
+    uint32_t words[WORDS * 4] = {0};
+    tg_result answer = TG_OK;
+    unsigned written = 0;
+    while (written < 1024 && (answer = tg_buffer_write(dev, 1, whole(data), words, sizeof words)) == TG_OK) written++;
+    CHECK(written > 0);
+    CHECK_RESULT(answer, TG_NOT_READY);
+    CHECK_RESULT(tg_buffer_write(dev, 2, whole(data), words, sizeof words), TG_NOT_READY);
+    CHECK_EQ_INT(failure_count(dev), failures);
+    vk_signal(dev, semaphore, 1);
+    write_words(dev, 1, whole(data), WORDS * 4, 5, 1);
+    CHECK_WORDS(dev, 2, whole(data), WORDS * 4, 5, 1);
+    REQUIRE_OK(tg_device_wait(dev, TEST_LONG));
+    vk_destroy_semaphore(dev, semaphore);
+}
+
+TEST(a_full_device_of_held_ragged_fills_is_an_answer_and_no_wait) {
+    tg_buffer data = {0};
+    tg_device dev = full_device(&data);
+    const uint64_t failures = failure_count(dev);
+    VkSemaphore semaphore = vk_timeline(dev, 0);
+    hold(dev, 1, semaphore, 1);
+    tg_result answer = TG_OK;
+    for (int i = 0; i < 1 << 16 && answer == TG_OK; i++) answer = tg_buffer_fill(dev, 1, part(data, 1, 2), 5, 1);
+    CHECK_RESULT(answer, TG_NOT_READY);
+    CHECK_EQ_INT(failure_count(dev), failures);
+    vk_signal(dev, semaphore, 1);
+    CHECK_RESULT(tg_buffer_fill(dev, 1, part(data, 1, 2), 6, 1), TG_OK);
+    REQUIRE_OK(tg_device_wait(dev, TEST_LONG));
+    vk_destroy_semaphore(dev, semaphore);
+}
+
+TEST(reads_of_held_bytes_that_fill_a_full_device_are_an_answer_and_no_failure) {
+    tg_buffer data = {0};
+    tg_device dev = full_device(&data);
+    const uint64_t failures = failure_count(dev);
+    VkSemaphore semaphore = vk_timeline(dev, 0);
+    hold(dev, 1, semaphore, 1);
+    REQUIRE_OK(tg_buffer_fill(dev, 1, whole(data), 4, 4));
+    uint32_t words[WORDS * 4];
+    tg_result answer = TG_TIMEOUT;
+    for (int i = 0; i < 1024 && answer == TG_TIMEOUT; i++)
+        answer = tg_buffer_read(dev, 2, words, sizeof words, whole(data), 0);
+    CHECK_RESULT(answer, TG_NOT_READY);
+    CHECK_EQ_INT(failure_count(dev), failures);
+    vk_signal(dev, semaphore, 1);
+    CHECK_WORDS(dev, 2, whole(data), WORDS * 4, 4, 0);
+    REQUIRE_OK(tg_device_wait(dev, TEST_LONG));
+    vk_destroy_semaphore(dev, semaphore);
+}
+
 TEST(a_new_buffer_never_waits_for_what_held_work_does_to_an_old_one) {
     tg_device dev = test_device();
     tg_kernel scaling = kernel(dev, "scale");

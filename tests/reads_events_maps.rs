@@ -1054,3 +1054,71 @@ fn what_is_alive_when_the_device_goes_is_logged_and_freed() {
         assert_eq!(rig.failures(), 0);
     });
 }
+
+/// A device whose memory is all buffers, but for what is left to staging; nothing runs before something waits for it.
+fn full(scheduling: Scheduling) -> (Rig, Handle) {
+    let settings = Settings { memory_cap: 1 << 20, staging_size: 64 << 20, ..settings(scheduling) };
+    let rig = Rig::new(Options::new(1, 2).pace(Pace::Lazy), settings);
+    let buffer = rig.buffer(1 << 18);
+    for size in [1 << 16, 1 << 12] {
+        while rig.try_buffer(size, BufferMemory::Managed(MemoryKind::Device), "").1.is_ok() {}
+    }
+    (rig, buffer)
+}
+
+#[test]
+fn a_full_device_is_written_and_read_on_any_stream() {
+    each(|scheduling| {
+        let (rig, buffer) = full(scheduling);
+        let failures = rig.failures();
+        for stream in 0..4u8 {
+            let slice = part(buffer, u64::from(stream) << 16, 1 << 16);
+            rig.device.buffer_write(stream.into(), slice, &[stream; 1 << 16], false).expect("a write");
+        }
+        for stream in 0..4u8 {
+            let slice = part(buffer, u64::from(stream) << 16, 1 << 16);
+            let mut bytes = vec![0xEE; 1 << 16];
+            rig.device.buffer_read(4 + u64::from(stream), &mut bytes, slice, FOREVER).expect("bytes");
+            assert!(bytes.iter().all(|byte| *byte == stream));
+        }
+        assert_eq!(rig.failures(), failures);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_read_that_finds_no_room_in_time_is_no_failure() {
+    each(|scheduling| {
+        let (rig, buffer) = full(scheduling);
+        rig.device.buffer_fill(0, whole(buffer), 7, 1).expect("a fill");
+        let failures = rig.failures();
+        let mut bytes = vec![0xEE; 1 << 16];
+        let slice = part(buffer, 0, 1 << 16);
+        let answers: Vec<_> = (0..9).map(|_| rig.device.buffer_read(1, &mut bytes, slice, 0)).collect();
+        assert!(answers.iter().all(|answer| *answer == Err(Error::Timeout)), "{answers:?}");
+        assert_eq!(rig.device.read_begin(1, slice), (NOTHING, Err(Error::NotReady)), "it never waits");
+        assert!(bytes.iter().all(|byte| *byte == 0xEE));
+        rig.device.buffer_read(1, &mut bytes, slice, FOREVER).expect("bytes");
+        assert!(bytes.iter().all(|byte| *byte == 7));
+        assert_eq!(rig.failures(), failures);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_write_without_waiting_changes_nothing_where_not_all_of_it_has_room() {
+    each(|scheduling| {
+        let (rig, buffer) = full(scheduling);
+        rig.device.buffer_fill(0, whole(buffer), 7, 1).expect("a fill");
+        let failures = rig.failures();
+        assert_eq!(rig.device.buffer_write(0, whole(buffer), &[8; 1 << 18], true), Err(Error::NotReady));
+        assert_eq!(rig.failures(), failures);
+        let read = |at: u64| rig.read(part(buffer, at << 16, 1 << 16)).expect("bytes");
+        assert!((0..4).all(|at| read(at).iter().all(|byte| *byte == 7)));
+        // What it had taken is there again.
+        rig.device.buffer_write(0, part(buffer, 0, 1 << 16), &[9; 1 << 16], true).expect("a write");
+        rig.device.buffer_write(1, whole(buffer), &[8; 1 << 18], false).expect("a write");
+        assert!((0..4).all(|at| read(at).iter().all(|byte| *byte == 8)));
+        rig.assert_ordered();
+    });
+}

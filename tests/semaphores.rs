@@ -413,6 +413,123 @@ fn a_late_failure_of_work_that_was_held_back_reaches_what_came_behind() {
     });
 }
 
+/// A device whose memory is all buffers, but for what is left to staging. One of 64 KiB, and others.
+fn full(scheduling: Scheduling, queues: usize) -> (Rig, Handle, Handle) {
+    full_with(Settings { memory_cap: 1 << 20, staging_size: 64 << 20, ..settings(scheduling) }, queues)
+}
+
+fn full_with(settings: Settings, queues: usize) -> (Rig, Handle, Handle) {
+    let rig = Rig::new(Options::new(1, queues), settings);
+    let (buffer, other) = (rig.buffer(1 << 16), rig.buffer(SIZE));
+    for size in [1 << 16, 1 << 12] {
+        while rig.try_buffer(size, BufferMemory::Managed(MemoryKind::Device), "").1.is_ok() {}
+    }
+    rig.device.buffer_fill(0, whole(buffer), 1, 1).expect("a fill");
+    rig.device.buffer_fill(0, whole(other), 1, 1).expect("a fill");
+    rig.device.wait(LONG).expect("a wait");
+    (rig, buffer, other)
+}
+
+#[test]
+fn a_full_device_of_held_writes_is_an_answer_and_no_wait() {
+    each(|scheduling, queues| {
+        let (rig, buffer, other) = full(scheduling, queues);
+        let failures = rig.failures();
+        hold(&rig, 1, 1, 1);
+        let write = |at: u64| rig.device.buffer_write(1, part(buffer, at, 4096), &[2; 4096], false);
+        let written = (0..16).take_while(|at| write(at * 4096) == Ok(())).count() as u64;
+        assert!((1..=16).contains(&written));
+        for stream in [1, 2] {
+            for no_wait in [false, true] {
+                let answer = rig.device.buffer_write(stream, part(buffer, 0, 1 << 16), &[3; 1 << 16], no_wait);
+                assert_eq!(answer, Err(Error::NotReady));
+                let answer = rig.device.buffer_write(stream, whole(other), &[3; SIZE as usize], no_wait);
+                assert_eq!(answer, Err(Error::NotReady), "stream {stream}, {no_wait}");
+            }
+            assert_eq!(rig.device.buffer_fill(stream, part(other, 1, 2), 3, 1), Err(Error::NotReady));
+        }
+        assert_eq!(rig.failures(), failures);
+        holds(&rig, 3, other, 1);
+        rig.backend().signal(1, 1);
+        rig.device.buffer_write(1, part(buffer, 0, 4096), &[4; 4096], false).expect("a write");
+        rig.device.buffer_write(2, whole(other), &[5; SIZE as usize], false).expect("a write");
+        holds(&rig, 3, other, 5);
+        let bytes = rig.read(whole(buffer)).expect("bytes");
+        let expected = |at: u64| {
+            if at < 4096 {
+                4
+            } else if at < written * 4096 {
+                2
+            } else {
+                1
+            }
+        };
+        assert!((0..1 << 16).all(|at| bytes[at as usize] == expected(at)), "what was not written was not touched");
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_full_device_of_held_fills_is_an_answer_and_no_wait() {
+    each(|scheduling, queues| {
+        let (rig, buffer, _) = full(scheduling, queues);
+        let failures = rig.failures();
+        hold(&rig, 1, 1, 1);
+        let fill = || rig.device.buffer_fill(1, part(buffer, 1, 2), 2, 1);
+        let first = (0..1 << 16).map(|_| fill()).find(|answer| answer.is_err());
+        assert_eq!(first, Some(Err(Error::NotReady)));
+        assert_eq!(rig.failures(), failures);
+        rig.backend().signal(1, 1);
+        fill().expect("a fill");
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn reads_of_held_bytes_that_fill_a_full_device_are_an_answer_and_no_failure() {
+    each(|scheduling, queues| {
+        let (rig, buffer, other) = full(scheduling, queues);
+        let failures = rig.failures();
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(buffer), 2);
+        let mut bytes = vec![0; 1 << 14];
+        let mut read = |timeout| rig.device.buffer_read(2, &mut bytes, part(buffer, 0, 1 << 14), timeout);
+        let first = (0..100).map(|_| read(0)).find(|answer| *answer != Err(Error::Timeout));
+        assert_eq!(first, Some(Err(Error::NotReady)));
+        assert_eq!(read(LONG), Err(Error::NotReady));
+        assert_eq!(rig.device.read_begin(2, whole(buffer)), (Handle(0), Err(Error::NotReady)));
+        assert_eq!(rig.failures(), failures);
+        // What goes up has its own.
+        rig.device.buffer_write(3, whole(other), &[5; SIZE as usize], false).expect("a write");
+        rig.backend().signal(1, 1);
+        read(LONG).expect("bytes");
+        assert!(bytes.iter().all(|byte| *byte == 2));
+        rig.assert_ordered();
+    });
+}
+
+/// Whoever was refused for want of room asks again after the signal, on a stream that only comes behind.
+#[test]
+fn a_call_that_was_refused_for_want_of_room_gets_on_after_the_signal() {
+    each(|scheduling, queues| {
+        for whole_write in [false, true] {
+            for staging_size in [1 << 16, 64 << 20] {
+                let settings = Settings { memory_cap: 1 << 20, staging_size, ..settings(scheduling) };
+                let (rig, buffer, _) = full_with(settings, queues);
+                hold(&rig, 1, 1, 1);
+                fill(&rig, 1, whole(buffer), 2);
+                let size = if whole_write { 1 << 16 } else { 1 << 10 };
+                let write = || rig.device.buffer_write(2, part(buffer, 0, size as u64), &vec![3; size], false);
+                let first = (0..100).map(|_| write()).find(|answer| answer.is_err());
+                assert_eq!(first, Some(Err(Error::NotReady)));
+                rig.backend().signal(1, 1);
+                write().expect("a write");
+                rig.assert_ordered();
+            }
+        }
+    });
+}
+
 #[test]
 fn a_full_ledger_of_held_work_is_an_answer_and_no_wait() {
     each(|scheduling, queues| {

@@ -681,7 +681,8 @@ typedef struct tg_device_desc {
     /**
      * Bytes of device memory at the most; 0: what the driver's budget, else the heap, allows. Buffers leave a sixteenth of
      * it, or 16 MiB where that is less, to what goes up and as much to what comes down, so that a full device can still
-     * be written and read.
+     * be written and read, up to that size at a time. Who finds it all in use waits for it, or answers TG_NOT_READY where
+     * only a semaphore of the caller's could give some back.
      */
     uint64_t memory_cap;
     /** Bytes of staging memory that writes and reads go through, up to 2^32; 0: 67108864. */
@@ -1124,8 +1125,8 @@ TG_API tg_result tg_buffer_write_with(tg_device dev, uint64_t stream, tg_slice d
  * \param dst_size Bytes at dst; must be the size of the slice.
  * \param src The bytes to read; a size of 0 does nothing.
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
- * \returns TG_OK; TG_TIMEOUT; TG_NOT_READY as tg_device_desc::max_pending says; TG_ERROR_UNWRITTEN when some byte is
- *          claimed; TG_ERROR_INVALID_ARGUMENT;
+ * \returns TG_OK; TG_TIMEOUT; TG_NOT_READY as tg_device_desc::max_pending and memory_cap say; TG_ERROR_UNWRITTEN when
+ *          some byte is claimed; TG_ERROR_INVALID_ARGUMENT;
  *          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
  *          TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
  *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
@@ -1166,10 +1167,10 @@ TG_API tg_result tg_buffer_copy(tg_device dev, uint64_t stream, tg_slice dst, tg
  * \param pattern_size Bytes of the pattern: 1, 2 or 4; anything else is misuse. The pattern begins at the first byte
  *        of dst, which may lie anywhere; the size of dst must be a whole number of patterns. (What vkCmdFillBuffer
  *        cannot fill, multiples of 4 only, goes through staging memory.)
- * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_NOT_READY as tg_device_desc::max_pending says, and nothing
- *          changed; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
- *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
- *          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+ * \returns TG_OK; TG_SKIPPED when dst has no memory; TG_NOT_READY as tg_device_desc::max_pending and
+ *          memory_cap say, and nothing changed; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
+ *          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds
+ *          the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
  * \claims Success releases exactly the bytes of dst. Failure claims them, by a root of its own.
  */
@@ -1243,7 +1244,8 @@ TG_API tg_result tg_buffer_unmap(tg_device dev, tg_slice slice);
  *        the read's own answer names; otherwise null. Must not be NULL. (One failure has no handle to give:
  *        TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live reads.)
  * \returns TG_OK, also when bytes of src are claimed: that is the read's answer; TG_NOT_READY: max_pending pieces of
- *          work are unfinished, the call would have had to wait for the device, and nothing changed;
+ *          work are unfinished, or memory is full of what is being written and read; the call would have had to wait
+ *          for the device, and nothing changed;
  *          TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
  *          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds
  *          the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;

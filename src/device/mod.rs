@@ -13,6 +13,7 @@ mod questions;
 mod reads;
 mod scopes;
 mod semaphores;
+mod shortage;
 mod submit;
 mod transfer;
 mod types;
@@ -62,6 +63,10 @@ struct Core<B: Backend> {
     held_places: Vec<(Place, Hazards)>,
     /// Blocks of host reads that nobody waits for any more: free once their point is complete.
     late_reads: Vec<(Point, BlockKey)>,
+    /// Host reads that a call is waiting for, which takes their memory back then.
+    waited_reads: Vec<Point>,
+    /// Staging that calls have in hand, neither enqueued nor given back.
+    in_hand: u32,
     retired: Vec<Retired<B>>,
     /// Flushes since the device was last asked how far it came.
     unasked: u32,
@@ -387,6 +392,8 @@ impl<B: Backend> Device<B> {
             staging: VecDeque::new(),
             held_places: Vec::new(),
             late_reads: Vec::new(),
+            waited_reads: Vec::new(),
+            in_hand: 0,
             retired: Vec::new(),
             unasked: 0,
             settings,

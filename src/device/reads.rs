@@ -5,6 +5,7 @@
 //! host as soon as somebody looks, so a read that finished has them even if the device is lost afterwards; claims go to
 //! a block without memory, for as long as the read is kept.
 
+use super::shortage::Shortage;
 use super::transfer::write_of;
 use super::waits::Deadline;
 use super::{Core, Device, Handle, NotHeld, Slice, Turn};
@@ -14,6 +15,7 @@ use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Report,
 use crate::memory::{Block, Hazards, Purpose};
 use crate::stream::Backend;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// An asynchronous read.
@@ -45,6 +47,8 @@ struct Asked<'a> {
     src: Slice,
     from: Bytes,
     source: u64,
+    /// The call waits for it.
+    is_waited_for: bool,
 }
 
 /// A copy under way, or the claims it came to before anything ran; and why, if that is a failure of its own.
@@ -76,12 +80,18 @@ impl<B: Backend> Device<B> {
             }
         };
         if let Err(error) = self.wait_for(point, deadline) {
-            self.with(|core| core.late_reads.push((point, private)));
+            self.with(|core| {
+                core.no_longer_waited_for(point);
+                core.late_reads.push((point, private));
+            });
             return Err(error);
         }
         let found = self.with(|core| core.verdict(private, asked.source));
         let result = found.and_then(|(page, offset)| Ok(self.backend.page_read(&page, offset, dst)?));
-        self.with(|core| core.forget(private));
+        self.with(|core| {
+            core.no_longer_waited_for(point);
+            core.forget(private);
+        });
         result
     }
 
@@ -129,6 +139,7 @@ impl<B: Backend> Device<B> {
         src: Slice,
         given: Option<usize>,
     ) -> Result<Asked<'a>> {
+        let is_waited_for = given.is_some();
         let mut core = self.lock();
         let from = core.resolve(src, "src.buffer", "src.size")?;
         if let Some(given) = given {
@@ -137,14 +148,41 @@ impl<B: Backend> Device<B> {
         core.with_memory(from.block, "src.buffer")?;
         core.not_held(&[read_of(from)], "src")?;
         let source = core.memory.blocks[from.block].claims.name.serial;
-        Ok(Asked { operation, name, stream, slot: core.streams.slot_of(stream), src, from, source })
+        Ok(Asked { operation, name, stream, slot: core.streams.slot_of(stream), src, from, source, is_waited_for })
     }
 
     /// Enqueues the copy and submits it. `room` is the failure of whatever the bytes need beyond the copy.
     fn begin(&self, asked: &Asked<'_>, deadline: Deadline, room: std::result::Result<(), Fault>) -> Result<Begun> {
+        let mut room = room;
+        let begun = loop {
+            let mut shortage = None;
+            match (self.try_to_enqueue(asked, deadline, &room, &mut shortage), shortage) {
+                (Err(Error::NotReady), Some(shortage)) => match self.wait_out(shortage, deadline) {
+                    // It is the read that fails for it.
+                    Err(Error::Failed(fault, _)) => room = Err(*fault),
+                    waited => waited?,
+                },
+                (begun, _) => break begun?,
+            }
+        };
+        if let Begun::Copying(..) = begun {
+            // A refusal of the batch claims the private block, which is the verdict.
+            let _ = self.flush_slot(asked.slot);
+        }
+        Ok(begun)
+    }
+
+    /// Enqueues the copy. `NotReady` with a shortage: it may go when that is over.
+    fn try_to_enqueue(
+        &self,
+        asked: &Asked<'_>,
+        deadline: Deadline,
+        room: &std::result::Result<(), Fault>,
+        shortage: &mut Option<Shortage>,
+    ) -> Result<Begun> {
         let &Asked { operation, name, stream, slot, src, from, .. } = asked;
         let size = from.end - from.start;
-        let (begun, _) = self.enqueue(deadline, |core, backend| {
+        let enqueued = self.enqueue(deadline, |core, backend| {
             core.still_there(src, from, "src.buffer", "src.size")?;
             core.not_held(&[read_of(from)], "src")?;
             let work = core.work(operation, name, stream);
@@ -161,7 +199,24 @@ impl<B: Backend> Device<B> {
             }
             let private = core.private_block(size, true);
             let to = Bytes { block: private, start: 0, end: size };
-            let placed = room.clone().and_then(|()| core.place(backend, private, Purpose::StagingDown, size));
+            let place = |core: &mut Core<B>, backend: &B| core.place(backend, private, Purpose::StagingDown, size);
+            let placed = match room.clone() {
+                Err(fault) => Err(fault),
+                Ok(()) => match core.take_staging(backend, place) {
+                    Err(Shortage::For(fault)) => Err(fault),
+                    Err(others) => {
+                        core.forget(private);
+                        *shortage = Some(others);
+                        return Err(Error::NotReady);
+                    }
+                    Ok(()) => Ok(()),
+                },
+            };
+            if core.failures.is_lost() {
+                // Found out just now.
+                core.forget(private);
+                return Ok(Turn::Flush(SmallVec::new()));
+            }
             // The private block may be one that an earlier read let go: a write after its write, like any other.
             let uses = [read_of(from), write_of(to)];
             let need = core.need(slot, &uses);
@@ -176,6 +231,7 @@ impl<B: Backend> Device<B> {
                 let (place, source) = (core.place_of(to)?, core.place_of(from)?);
                 let mark = core.record_copy(backend, slot, &need, true, (place, 0), (source, from.start), size)?;
                 core.memory.mark(&uses, mark);
+                core.waited_reads.extend(asked.is_waited_for.then_some(mark.point));
                 enqueued = Some(mark.point);
                 Ok(enqueued)
             });
@@ -184,12 +240,8 @@ impl<B: Backend> Device<B> {
                 (Ok(()), Some(point)) => Begun::Copying(private, point),
                 (result, _) => Begun::Unwritten(core.settled(private), result.err().map(Box::new)),
             }))
-        })?;
-        if let Begun::Copying(..) = begun {
-            // A refusal of the batch claims the private block, which is the verdict.
-            let _ = self.flush_slot(slot);
-        }
-        Ok(begun)
+        });
+        enqueued.map(|(begun, _)| begun)
     }
 
     /// Whether a read is over: `Unwritten` if some byte is claimed, `NotReady` if it is not.
@@ -367,6 +419,12 @@ impl<B: Backend> Core<B> {
                 Ok(Some(Found { private, page, offset, size: size as usize, room }))
             }
             _ => Ok(None),
+        }
+    }
+
+    fn no_longer_waited_for(&mut self, point: Point) {
+        if let Some(at) = self.waited_reads.iter().position(|other| *other == point) {
+            self.waited_reads.swap_remove(at);
         }
     }
 

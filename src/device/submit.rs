@@ -73,16 +73,23 @@ impl<B: Backend> Device<B> {
             if !is_full(core) {
                 break;
             }
-            for slot in core.streams.slots() {
-                core.close_slot(&self.backend, slot);
-            }
             MutexGuard::unlocked(core, || {
-                (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
-                self.submit_freed();
+                self.send_off();
                 self.wait_for_some(deadline)
             })?;
         }
         Ok(())
+    }
+
+    /// Submits whatever may go, of every slot.
+    pub(super) fn send_off(&self) {
+        self.with(|core| {
+            for slot in core.streams.slots() {
+                core.close_slot(&self.backend, slot);
+            }
+        });
+        (0..self.queues.len()).for_each(|queue| drop(self.submit_pending(queue)));
+        self.submit_freed();
     }
 
     /// Submits everything that was closed for a queue, in order, without the lock. The refusals.

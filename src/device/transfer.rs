@@ -1,5 +1,6 @@
 //! Moving bytes: host to device, device to host, device to device, and fills.
 
+use super::shortage::Shortage;
 use super::waits::Deadline;
 use super::{Core, Device, NotHeld, Slice, Turn};
 use crate::code::Code;
@@ -22,6 +23,9 @@ enum Staged {
     /// Nothing is staged for work that will not run anyway.
     Needless,
 }
+
+/// Of one write; what the staging memory is cut into may leave a rest.
+type StagedPieces = SmallVec<[Staged; STAGING_PIECES as usize + 1]>;
 
 impl Staged {
     fn place(&self) -> std::result::Result<Place, Fault> {
@@ -59,16 +63,63 @@ impl<B: Backend> Device<B> {
                 return Err(Error::misuse(Code::InvalidArgument, "src_size", why));
             }
         }
+        let mut staged = SmallVec::new();
+        let mut sent_off = false;
         // All of it or nothing, where what is missing would not be waited for.
-        if (in_pieces || (held && self.with(|core| core.is_held_back(&self.backend, slot))))
-            && src.len() as u64 > self.with(|core| core.staging_room(slot))
-        {
-            return Err(Error::NotReady);
+        while in_pieces || (held && self.with(|core| core.is_held_back(&self.backend, slot))) {
+            let fits = src.len() as u64 <= self.with(|core| core.staging_room(slot));
+            match if fits { self.stage_all(slot, to, src, chunk) } else { Err(Error::NotReady) } {
+                Ok(all) => {
+                    staged = all;
+                    break;
+                }
+                // The caller may have let it go by now, and nobody sent it off.
+                Err(Error::NotReady) if held && !sent_off => {
+                    self.send_off();
+                    sent_off = true;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        let mut at = 0u64;
+        let written = self.write_pieces(stream, slot, dst, to, src.chunks(chunk as usize), &mut staged, no_wait);
+        staged.into_iter().for_each(|left| self.unstage(left, false));
+        written
+    }
+
+    /// Stages all pieces of a write, the first one last; or none of them. A single one is staged when it is enqueued.
+    fn stage_all(&self, slot: u32, to: Bytes, src: &[u8], chunk: u64) -> Result<StagedPieces> {
+        let mut staged = SmallVec::new();
+        if src.len() as u64 <= chunk {
+            return Ok(staged);
+        }
         for piece in src.chunks(chunk as usize) {
+            match self.stage(slot, to, piece, true) {
+                Ok(one) => staged.push(one),
+                Err(error) => {
+                    staged.into_iter().for_each(|one| self.unstage(one, false));
+                    return Err(error);
+                }
+            }
+        }
+        staged.reverse();
+        Ok(staged)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn write_pieces<'a>(
+        &self,
+        stream: u64,
+        slot: u32,
+        dst: Slice,
+        to: Bytes,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        staged: &mut StagedPieces,
+        no_wait: bool,
+    ) -> Result {
+        let mut at = 0u64;
+        for piece in pieces {
             let bytes = Bytes { start: to.start + at, end: to.start + at + piece.len() as u64, ..to };
-            let mut written = self.write_piece(stream, slot, dst, bytes, piece, no_wait);
+            let mut written = self.write_piece(stream, slot, dst, bytes, piece, staged.pop(), no_wait);
             if at > 0 && written == Err(Error::NotReady) {
                 written = self.with(|core| core.broken_off(stream, bytes));
             }
@@ -90,10 +141,20 @@ impl<B: Backend> Device<B> {
         Ok(())
     }
 
-    fn write_piece(&self, stream: u64, slot: u32, dst: Slice, to: Bytes, piece: &[u8], no_wait: bool) -> Result {
+    #[allow(clippy::too_many_arguments)]
+    fn write_piece(
+        &self,
+        stream: u64,
+        slot: u32,
+        dst: Slice,
+        to: Bytes,
+        piece: &[u8],
+        mut ready: Option<Staged>,
+        no_wait: bool,
+    ) -> Result {
         let size = piece.len() as u64;
         loop {
-            let staged = self.stage(slot, to, piece, no_wait)?;
+            let staged = ready.take().map_or_else(|| self.stage(slot, to, piece, no_wait), Ok)?;
             let (mut enqueued, mut too_soon) = (false, false);
             let result = self.enqueue_and_flush(|core, backend| {
                 core.still_there(dst, to, "dst.buffer", "dst.size")?;
@@ -124,16 +185,22 @@ impl<B: Backend> Device<B> {
 
     /// Staging of work that was not enqueued is free at once.
     fn unstage(&self, staged: Staged, enqueued: bool) {
-        if let (Staged::At(place), false) = (staged, enqueued) {
-            self.with(|core| core.memory.pages.free(place, Hazards::default()));
+        if let Staged::At(place) = staged {
+            self.with(|core| {
+                core.in_hand -= 1;
+                if !enqueued {
+                    core.memory.pages.free(place, Hazards::default());
+                }
+            });
         }
     }
 
-    /// Takes staging for bytes and copies them in; waits for the slot's own earlier staging while there is none.
+    /// Takes staging for bytes and copies them in; waits for the slot's own earlier staging while there is none, and for
+    /// any that goes on by itself where memory is short.
     fn stage(&self, slot: u32, to: Bytes, piece: &[u8], no_wait: bool) -> Result<Staged> {
         let size = piece.len() as u64;
         loop {
-            let oldest = {
+            let shortage = {
                 let mut core = self.lock();
                 if !core.can_write(to.block) {
                     return Ok(Staged::Needless);
@@ -144,31 +211,41 @@ impl<B: Backend> Device<B> {
                 // What is held back gives nothing back: the little that is staged behind it comes on top.
                 let waits = core.staging_room(slot) < size && !core.streams.is_held_back(slot);
                 let oldest = if waits { core.oldest_staging(slot) } else { None };
-                match oldest {
-                    Some(_) if no_wait => return Err(Error::NotReady),
-                    Some(point) => point,
-                    None => {
-                        let Core { memory, streams, .. } = &mut *core;
-                        let place = memory
-                            .pages
-                            .allocate(&self.backend, Purpose::StagingUp, size, |mark| streams.is_past(mark.point));
-                        match (place, core.oldest_staging(slot)) {
-                            (Ok((place, _)), _) => {
-                                let page = core.memory.pages.page(place.page).clone();
-                                drop(core);
-                                return Ok(self.fill_staging(&page, place, piece));
-                            }
-                            // Memory is full, but some of it is staging that will be free.
-                            (Err(fault), Some(point)) if is_short(&fault) && !no_wait => point,
-                            (Err(fault), Some(_)) if is_short(&fault) => return Err(Error::NotReady),
-                            (Err(fault), _) => return Ok(Staged::Failed(fault)),
-                        }
+                let taken = match oldest {
+                    Some(point) => Err(Shortage::Until(point)),
+                    None => core.take_staging(&self.backend, |core, backend| {
+                        let Core { memory, streams, .. } = core;
+                        let is_past = |mark: Mark| streams.is_past(mark.point);
+                        memory.pages.allocate(backend, Purpose::StagingUp, size, is_past)
+                    }),
+                };
+                match taken {
+                    Ok((place, _)) => {
+                        let page = core.memory.pages.page(place.page).clone();
+                        core.in_hand += 1;
+                        self.unlock_and_log(core);
+                        return Ok(self.fill_staging(&page, place, piece));
+                    }
+                    Err(Shortage::For(fault)) => {
+                        self.unlock_and_log(core);
+                        return Ok(Staged::Failed(fault));
+                    }
+                    Err(shortage) => {
+                        self.unlock_and_log(core);
+                        shortage
                     }
                 }
             };
-            // The batch may still be open; and a refusal frees its staging as well.
-            let _ = self.flush_slot(slot);
-            match self.wait_for(oldest, Deadline::after(super::FOREVER)) {
+            match shortage {
+                Shortage::Until(point) if no_wait => {
+                    // Who asks again and again gets there some day.
+                    let _ = self.flush_slot(point.slot);
+                    return Err(Error::NotReady);
+                }
+                Shortage::Calls if no_wait => return Err(Error::NotReady),
+                _ => {}
+            }
+            match self.wait_out(shortage, Deadline::after(super::FOREVER)) {
                 Err(Error::Failed(fault, _)) => return Ok(Staged::Failed(*fault)),
                 waited => waited?,
             }
@@ -179,7 +256,7 @@ impl<B: Backend> Device<B> {
         match self.backend.page_write(page, place.offset, piece) {
             Ok(()) => Staged::At(place),
             Err(fault) => {
-                self.with(|core| core.memory.pages.free(place, Hazards::default()));
+                self.unstage(Staged::At(place), false);
                 Staged::Failed(fault)
             }
         }

@@ -288,8 +288,8 @@ pub unsafe extern "C" fn tg_buffer_write_with(
 /// \param dst_size Bytes at dst; must be the size of the slice.
 /// \param src The bytes to read; a size of 0 does nothing.
 /// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER. 0 answers at once.
-/// \returns TG_OK; TG_TIMEOUT; TG_NOT_READY as tg_device_desc::max_pending says; TG_ERROR_UNWRITTEN when some byte is
-///          claimed; TG_ERROR_INVALID_ARGUMENT;
+/// \returns TG_OK; TG_TIMEOUT; TG_NOT_READY as tg_device_desc::max_pending and memory_cap say; TG_ERROR_UNWRITTEN when
+///          some byte is claimed; TG_ERROR_INVALID_ARGUMENT;
 ///          TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
 ///          TG_ERROR_WRONG_STATE while an open scope or mapping holds the bytes;
 ///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
@@ -342,10 +342,10 @@ pub extern "C" fn tg_buffer_copy(dev: tg_device, stream: u64, dst: tg_slice, src
 /// \param pattern_size Bytes of the pattern: 1, 2 or 4; anything else is misuse. The pattern begins at the first byte
 ///        of dst, which may lie anywhere; the size of dst must be a whole number of patterns. (What vkCmdFillBuffer
 ///        cannot fill, multiples of 4 only, goes through staging memory.)
-/// \returns TG_OK; TG_SKIPPED when dst has no memory; TG_NOT_READY as tg_device_desc::max_pending says, and nothing
-///          changed; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE,
-///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
-///          scope or mapping holds the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
+/// \returns TG_OK; TG_SKIPPED when dst has no memory; TG_NOT_READY as tg_device_desc::max_pending and
+///          memory_cap say, and nothing changed; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
+///          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds
+///          the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
 /// \claims Success releases exactly the bytes of dst. Failure claims them, by a root of its own.
 #[unsafe(no_mangle)]

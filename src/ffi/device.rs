@@ -97,7 +97,8 @@ pub struct tg_device_desc {
     pub max_tasks: u32,
     /// Bytes of device memory at the most; 0: what the driver's budget, else the heap, allows. Buffers leave a sixteenth of
     /// it, or 16 MiB where that is less, to what goes up and as much to what comes down, so that a full device can still
-    /// be written and read.
+    /// be written and read, up to that size at a time. Who finds it all in use waits for it, or answers TG_NOT_READY where
+    /// only a semaphore of the caller's could give some back.
     pub memory_cap: u64,
     /// Bytes of staging memory that writes and reads go through, up to 2^32; 0: 67108864.
     pub staging_size: u64,

@@ -20,7 +20,8 @@ use std::ffi::c_void;
 ///        the read's own answer names; otherwise null. Must not be NULL. (One failure has no handle to give:
 ///        TG_ERROR_LIMIT_EXCEEDED, beyond 1048576 live reads.)
 /// \returns TG_OK, also when bytes of src are claimed: that is the read's answer; TG_NOT_READY: max_pending pieces of
-///          work are unfinished, the call would have had to wait for the device, and nothing changed;
+///          work are unfinished, or memory is full of what is being written and read; the call would have had to wait
+///          for the device, and nothing changed;
 ///          TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND,
 ///          TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open scope or mapping holds
 ///          the bytes; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;

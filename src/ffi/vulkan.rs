@@ -71,8 +71,8 @@ pub unsafe extern "C" fn tg_vk_device_handles(dev: tg_device, out: *mut tg_vk_ha
 /// bytes with it stays back behind it, whichever stream it is on, and so does what those streams enqueue afterwards, a
 /// read that ended by its timeout too. Nothing blocks meanwhile. Waits end by their timeout, and a call answers
 /// TG_NOT_READY, with nothing changed, where only the held work could make room: tg_device_desc::max_pending pieces are
-/// unfinished, or the stream's staging memory is full. Nobody tells the library of a signal; the next call that flushes
-/// or waits, on any stream, sends off what it let go.
+/// unfinished, or the stream's staging memory or the device's memory is full of it. Nobody tells the library of a
+/// signal; the next call that flushes or waits, on any stream, sends off what it let go.
 ///
 /// \param dev The device.
 /// \param stream The stream that waits; any number. Streams that share its backend stream wait too.

@@ -279,17 +279,19 @@ impl<S: PageSource> Pages<S> {
         }
     }
 
-    /// Bytes that buffers leave alone, as long as staging has no page: with memory full of buffers the host can still
-    /// read them and write them.
+    /// Bytes left to staging by everything else, the other staging included: with memory full of buffers the host can
+    /// still read them and write them, and neither waits for the other.
     fn held_back(&self, purpose: Purpose) -> u64 {
-        let staging = [Purpose::StagingUp, Purpose::StagingDown];
-        if staging.contains(&purpose) {
-            return 0;
-        }
         let limits = &self.limits;
-        let has_none = |purpose: &&Purpose| self.by_purpose[purpose.index()].is_empty();
-        let share = |purpose: &Purpose| limits.cap.min(limits.heap_size[purpose.kind() as usize]) / 16;
-        staging.iter().filter(has_none).map(|purpose| limits.page_size.min(share(purpose))).sum()
+        let missing = |other: Purpose| {
+            // What a piece of that size takes is padded.
+            let share = (limits.cap.min(limits.heap_size[other.kind() as usize]) / 16)
+                .next_multiple_of(limits.block_alignment)
+                .min(limits.page_size);
+            let has: u64 = self.by_purpose[other.index()].iter().map(|key| self.pages[*key].size).sum();
+            share.saturating_sub(has)
+        };
+        [Purpose::StagingUp, Purpose::StagingDown].into_iter().filter(|other| *other != purpose).map(missing).sum()
     }
 
     /// Bytes that may still be taken for a kind: of the cap over everything, of its heap (kinds whose heaps have the

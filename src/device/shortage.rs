@@ -1,0 +1,94 @@
+//! Staging when memory is short: a full device can still be written and read, one after the other.
+//!
+//! What moves bytes gives its memory back when it is over, and nobody may have looked since. So whoever finds no room
+//! looks, tries again, then waits for the oldest that goes on by itself, whichever slot it is of. What only the caller can
+//! let go on is not waited for.
+
+use super::transfer::is_short;
+use super::waits::Deadline;
+use super::{Core, Device};
+use crate::error::{Error, Fault, Result};
+use crate::failure::Point;
+use crate::stream::{Backend, Progress};
+use std::time::Duration;
+
+/// How often it is looked whether another call gave back what it has in hand.
+const STEP: Duration = Duration::from_micros(200);
+
+/// No memory for staging now.
+pub(super) enum Shortage {
+    /// Some comes back when this work is over.
+    Until(Point),
+    /// Other calls give some back.
+    Calls,
+    /// Only the caller can let go on what has it.
+    HeldBack,
+    /// None comes back.
+    For(Fault),
+}
+
+impl<B: Backend> Core<B> {
+    /// Takes memory for staging; after a look at what is over, if there is none at first.
+    pub(super) fn take_staging<T>(
+        &mut self,
+        backend: &B,
+        take: impl Fn(&mut Self, &B) -> std::result::Result<T, Fault>,
+    ) -> std::result::Result<T, Shortage> {
+        let mut taken = take(self, backend);
+        if taken.as_ref().is_err_and(is_short) {
+            let _ = self.refresh(backend);
+            taken = take(self, backend);
+        }
+        taken.map_err(|fault| match self.shortage() {
+            Some(shortage) if is_short(&fault) => shortage,
+            _ => Shortage::For(fault),
+        })
+    }
+
+    /// What some comes back from, if any does.
+    fn shortage(&self) -> Option<Shortage> {
+        let streams = &self.streams;
+        let is_held = |point: &Point| streams.is_held_back(point.slot) && streams.progress(*point) == Progress::Waiting;
+        let points = || {
+            let (up, late) =
+                (self.staging.iter().map(|(point, _)| *point), self.late_reads.iter().map(|(point, _)| *point));
+            up.chain(late).chain(self.waited_reads.iter().copied())
+        };
+        let runs = |point: &Point| !streams.is_complete(*point) && !is_held(point);
+        if let Some(point) = points().find(runs) {
+            Some(Shortage::Until(point))
+        } else if self.in_hand > 0 || points().any(|point| streams.is_complete(point)) {
+            Some(Shortage::Calls)
+        } else {
+            points().next().map(|_| Shortage::HeldBack)
+        }
+    }
+}
+
+impl<B: Backend> Device<B> {
+    /// Waits until a shortage may be over. `NotReady` if only the caller can end it.
+    pub(super) fn wait_out(&self, shortage: Shortage, deadline: Deadline) -> Result {
+        match shortage {
+            Shortage::Until(point) => {
+                // The batch may still be open; and a refusal frees its staging as well.
+                let _ = self.flush_slot(point.slot);
+                self.wait_for(point, deadline)
+            }
+            Shortage::Calls if deadline.is_over() => Err(Error::Timeout),
+            Shortage::Calls => {
+                std::thread::sleep(deadline.step().min(STEP));
+                Ok(())
+            }
+            Shortage::HeldBack => {
+                // The caller may have let it go by now, and nobody sent it off.
+                self.send_off();
+                let is_held = self.with(|core| {
+                    let _ = core.refresh(&self.backend);
+                    matches!(core.shortage(), Some(Shortage::HeldBack))
+                });
+                if is_held { Err(Error::NotReady) } else { Ok(()) }
+            }
+            Shortage::For(fault) => Err(fault.into()),
+        }
+    }
+}
