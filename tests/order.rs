@@ -18,10 +18,11 @@ use host::rig::{Rig, increment, settings, silent, triple, whole};
 use std::sync::Arc;
 use tidegate::device::{FOREVER, Handle, Scheduling, Settings};
 use tidegate::failure::Point;
-use tidegate::memory::{MemoryKind, PageSource};
-use tidegate::stream::backend::Binding;
+use tidegate::memory::{Hazards, Mark, MemoryKind, PageSource, hazard};
+use tidegate::stream::backend::{Backend, Binding};
+use tidegate::stream::driver::Submission;
 use tidegate::stream::scheduler::Strategy;
-use tidegate::stream::{Command, Driver, Need, SchedulerStreams};
+use tidegate::stream::{Command, Driver, EventStreams, Need, SchedulerStreams};
 
 fn command(name: &str, touches: &[(u64, std::ops::Range<u64>, bool)]) -> Recorded {
     let touch = |(page, range, write): &(u64, std::ops::Range<u64>, bool)| Touch {
@@ -235,4 +236,82 @@ fn a_scheduler_submits_to_one_queue_only() {
     assert!(streams.close(&backend, 0).is_ok());
     assert!(streams.next(1).is_none());
     assert!(streams.next(streams.queue_of(0)).is_some());
+}
+
+/// An event driver that several threads use, one step at a time.
+struct Steps {
+    backend: HostBackend,
+    streams: EventStreams<HostBackend>,
+    page: Arc<<HostBackend as PageSource>::Page>,
+    hazards: Hazards,
+}
+
+impl Steps {
+    fn new() -> Steps {
+        let backend = HostBackend::new(Options::new(1, 2));
+        let page = Arc::new(backend.page_create(MemoryKind::Device, 64).expect("a page"));
+        Steps { backend, streams: EventStreams::new(4, 2, 256), page, hazards: Hazards::default() }
+    }
+
+    fn need(&self, slot: u32) -> Need {
+        let mut need = Need::default();
+        self.streams.depend(slot, &self.hazards, 0, 64, WRITE, &mut need);
+        need
+    }
+
+    /// The slot fills the page, and what it recorded is on its way.
+    fn fill(&mut self, slot: u32) -> Mark {
+        let need = self.need(slot);
+        assert!(need.flush.is_empty());
+        let command = Command::Fill { to: Binding { page: &self.page, offset: 0, size: 64 }, pattern: slot };
+        let mark = self.streams.take(&self.backend, slot, &need, false, &[command]).expect("a fill");
+        hazard::record(&mut self.hazards, 0, 64, WRITE, mark);
+        assert!(self.streams.close(&self.backend, slot).is_ok());
+        mark
+    }
+
+    fn next(&mut self, queue: usize) -> Submission<<HostBackend as Backend>::Recording> {
+        self.streams.next(queue).expect("a submission")
+    }
+
+    fn answer(&mut self, submission: Submission<<HostBackend as Backend>::Recording>, accepted: bool) {
+        self.streams.submitted(&self.backend, submission, accepted);
+    }
+}
+
+/// One thread records while another submits what came before: that is refused, and what it waited for is not forgotten.
+#[test]
+fn what_was_recorded_while_the_batch_before_was_refused_waits_for_what_that_one_waited_for() {
+    for accepted in [true, false] {
+        let mut steps = Steps::new();
+        let other = steps.fill(1).point;
+        let submission = steps.next(1);
+        steps.answer(submission, true);
+        steps.fill(0);
+        let refused = steps.next(0);
+        assert_eq!(refused.waits[..], [other]);
+        steps.fill(0);
+        steps.answer(refused, accepted);
+        let waits = steps.next(0).waits;
+        assert_eq!(waits[..], if accepted { vec![] } else { vec![other] });
+    }
+}
+
+/// What the refused batch stood for may be on its way to another queue in another thread's hands.
+#[test]
+fn who_comes_after_a_refused_batch_waits_until_the_device_answered_for_all_others() {
+    for accepted in [true, false] {
+        let mut steps = Steps::new();
+        let on_its_way = steps.fill(1);
+        let theirs = steps.next(1);
+        steps.hazards = Hazards::default();
+        steps.fill(0);
+        let refused = steps.next(0);
+        steps.answer(refused, accepted);
+        assert_eq!(steps.need(2).flush[..], if accepted { vec![] } else { vec![on_its_way.point.slot] });
+        steps.answer(theirs, true);
+        assert!(steps.need(2).flush.is_empty());
+        steps.fill(2);
+        assert_eq!(steps.next(0).waits[..], if accepted { vec![] } else { vec![on_its_way.point] });
+    }
 }

@@ -579,9 +579,23 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
 
     fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
         self.seal(slot);
-        // Closing one batch may free another one behind it.
-        while self.close_ready(backend)? {}
-        Ok(())
+        let mut failed: Option<(SmallVec<[Point; 4]>, Fault)> = None;
+        // Closing one batch may free another one behind it; so may its failure, and whoever flushes hears only of his
+        // own.
+        loop {
+            match (self.close_ready(backend), &mut failed) {
+                (Ok(true), _) => {}
+                (Ok(false), _) => return failed.map_or(Ok(()), Err),
+                (Err(failure), None) => failed = Some(failure),
+                (Err((points, fault)), Some((all, first))) => {
+                    all.extend(points);
+                    // Nothing says more than that.
+                    if fault.code == Code::DeviceLost {
+                        *first = fault;
+                    }
+                }
+            }
+        }
     }
 
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>> {
