@@ -998,7 +998,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 fn programs(scheduling: u32) {
     const LENGTH: u64 = 500;
     let first = setting("TIDEGATE_SEED", 1);
-    for program in 0..setting("TIDEGATE_C_OPS", 3_000).div_ceil(LENGTH) {
+    for program in 0..setting("TIDEGATE_C_OPS", 50_000).div_ceil(LENGTH) {
         let seed = first.wrapping_mul(1_000_003).wrapping_add(program);
         let mut rng = Rng::new(!seed);
         let steps: Vec<u64> = (0..LENGTH).map(|_| rng.next()).collect();

@@ -170,7 +170,7 @@ impl<B: Backend> Core<B> {
     /// What the uses have to come after.
     fn need(&self, slot: u32, uses: &[Use]) -> Need {
         let mut need = Need::default();
-        self.streams.need(slot, &mut need);
+        self.streams.need(slot, self.memory.pages.returned(), &mut need);
         for u in uses {
             let (Bytes { block, start, end }, writes) = (u.bytes, u.access.writes());
             if (writes || u.access.needs_bytes())

@@ -109,6 +109,8 @@ pub struct Pages<S: PageSource> {
     pages: SlotMap<PageKey, Page<S::Page>>,
     by_purpose: [Vec<PageKey>; Purpose::COUNT],
     usage: [Usage; 3],
+    /// Pages that went back to the device so far.
+    returned: u64,
     limits: PageLimits,
 }
 
@@ -118,7 +120,13 @@ const MAX_BLOCKS: u32 = 16_384;
 impl<S: PageSource> Pages<S> {
     /// No pages yet.
     pub fn new(limits: PageLimits) -> Pages<S> {
-        Pages { pages: SlotMap::with_key(), by_purpose: Default::default(), usage: Default::default(), limits }
+        Pages {
+            pages: SlotMap::with_key(),
+            by_purpose: Default::default(),
+            returned: 0,
+            usage: Default::default(),
+            limits,
+        }
     }
 
     /// The page of a place.
@@ -319,6 +327,11 @@ impl<S: PageSource> Pages<S> {
         }
     }
 
+    /// Pages that went back to the device so far: their memory may come again as another page's.
+    pub fn returned(&self) -> u64 {
+        self.returned
+    }
+
     /// Gives a block back; what is still running on it stays in the page.
     pub fn free(&mut self, place: Place, mut hazards: Hazards) {
         let page = &mut self.pages[place.page];
@@ -358,6 +371,7 @@ impl<S: PageSource> Pages<S> {
             self.by_purpose[page.purpose.index()].retain(|other| *other != key);
             self.usage[page.purpose.kind() as usize].reserved -= page.size;
             bytes += page.size;
+            self.returned += 1;
             if let Ok(page) = Arc::try_unwrap(page.page) {
                 source.page_destroy(page);
             }

@@ -58,6 +58,8 @@ pub struct Need {
     pub(super) after: SmallVec<[Point; 2]>,
     /// Work of the same slot and batch, up to this one, that a barrier has to come after.
     pub(super) own: u64,
+    /// Pages that went back to the device before.
+    pub(super) returned: u64,
 }
 
 impl Need {
@@ -188,8 +190,9 @@ pub trait Driver<B: Backend>: Send {
     fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault>;
     /// What the slot takes from now on waits for a semaphore of the caller's. What it took before has to be closed.
     fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault>;
-    /// Adds what work of the slot comes after, whatever it does.
-    fn need(&self, slot: u32, need: &mut Need);
+    /// Adds what work of the slot comes after, whatever it does. `returned` pages went back to the device so far. What
+    /// ran on them is over, but their memory may be another page's by now, which knows nothing of it: a barrier does.
+    fn need(&self, slot: u32, returned: u64, need: &mut Need);
     /// Adds what a use of bytes in the slot comes after.
     fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need);
     /// Takes one piece of work. If recording it panics, its recording is lost with everything in it, which

@@ -134,6 +134,8 @@ struct Slot<B: Backend> {
     answers: Answers,
     /// The last batch known to be complete.
     complete: u64,
+    /// Pages that went back to the device before the last task.
+    returned: u64,
     /// While a batch is recorded: the work that is in it, and the work that is before its last barrier.
     emitted: u64,
     covered: u64,
@@ -149,6 +151,7 @@ impl<B: Backend> Slot<B> {
             told: None,
             answers: Answers::default(),
             complete: 0,
+            returned: 0,
             emitted: 0,
             covered: 0,
             included: false,
@@ -514,7 +517,9 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         Ok(())
     }
 
-    fn need(&self, slot: u32, need: &mut Need) {
+    fn need(&self, slot: u32, returned: u64, need: &mut Need) {
+        need.returned = returned;
+        need.barrier |= self.pool.try_get(slot).map_or(0, |own| own.returned) < returned;
         if let Some(own) =
             self.pool.try_get(slot).filter(|own| own.told.is_some_and(|told| told.is_due(own.open.number)))
         {
@@ -545,6 +550,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         let first = open.kept.commands.len();
         commands.iter().for_each(|command| open.kept.keep(command));
         own.sequence += 1;
+        own.returned = own.returned.max(need.returned);
         if let Some(told) = &mut own.told {
             told.carried(open.number);
         }
