@@ -240,3 +240,31 @@ TEST(a_device_that_cannot_be_made_is_no_device_and_no_leak) {
     CHECK_RESULT(tg_device_create(&desc, &dev), TG_OK);
     CHECK_RESULT(tg_device_destroy(dev, TEST_LONG), TG_OK);
 }
+
+static tg_device told_device;
+static tg_result flushed_inside;
+static unsigned told;
+
+static void flush_inside(void *user_data, const tg_log_event *event) {
+    (void)user_data;
+    if (event->failure == 0 || told++ > 0) return;
+    flushed_inside = tg_stream_flush(told_device, 0);
+}
+
+/* R16: no lock is held while the log is told, that of the queue whose submission was refused neither. */
+TEST(a_log_callback_may_flush_the_stream_it_is_told_of) {
+    tg_device_desc desc = test_device_desc();
+    desc.log = flush_inside;
+    desc.log_user_data = NULL;
+    told_device = test_device_with(&desc);
+    warm_up(told_device, 0);
+    tg_buffer lost = buffer(told_device, "lost", WORDS);
+    fail_submits(1, 2, OUT_OF_HOST_MEMORY);
+    REQUIRE_OK(tg_buffer_fill(told_device, 0, whole(lost), 7, 4));
+    flushed_inside = TG_ERROR_INTERNAL;
+    CHECK_RESULT(tg_stream_flush(told_device, 0), TG_ERROR_OUT_OF_HOST_MEMORY);
+    CHECK_EQ_INT(told, 1);
+    CHECK_RESULT(flushed_inside, TG_OK);
+    CHECK_UNWRITTEN(told_device, 0, whole(lost), WORDS);
+    check_repair(told_device, whole(lost));
+}
