@@ -225,6 +225,26 @@ fn a_chain_over_queues_waits_once_for_each_link() {
     rig.assert_ordered();
 }
 
+/// What a page was used for is forgotten with it, but the device may give its memory again.
+#[test]
+fn memory_that_went_back_to_the_device_is_not_used_again_without_a_barrier() {
+    for scheduling in [Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence] {
+        let rig = Rig::new(Options::new(7, 1), Settings { scheduling, ..settings() });
+        let fill = |buffer| {
+            let before = rig.backend().counts().barriers;
+            rig.device.buffer_fill(0, whole(buffer), 7, 4).expect("a fill");
+            rig.device.wait(FOREVER).expect("a wait");
+            rig.backend().counts().barriers - before
+        };
+        let first = rig.buffer(64);
+        assert_eq!(fill(first), 0, "{scheduling:?}: nothing was there before");
+        rig.device.buffer_destroy(first).expect("destroyed");
+        assert!(rig.device.trim().expect("trimmed") > 0);
+        assert_eq!(fill(rig.buffer(64)), 1, "{scheduling:?}: its memory may be the first one's");
+        assert_eq!(fill(rig.buffer(64)), 0, "{scheduling:?}: once is enough");
+    }
+}
+
 /// One thread may be submitting to its queue while another looks at all of them: what it took would overtake.
 #[test]
 fn a_scheduler_submits_to_one_queue_only() {

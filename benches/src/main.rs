@@ -16,7 +16,8 @@ mod table;
 use launches::Bench;
 use tidegate::ffi::{TG_SCHEDULING_INTERLEAVE, TG_SCHEDULING_SEQUENCE};
 
-const USAGE: &str = "usage: tidegate-benches [--quick | --event] [ROW...]     rows: B1 (with B2) B3 B4 B5 B6 B7 B8 B9 B10 B11
+const USAGE: &str =
+    "usage: tidegate-benches [--quick | --event] [ROW...]     rows: B1 (with B2) B3 B4 B5 B6 B7 B8 B9 B10 B11
        --event leaves out what is told of the schedulers beside the event driver
        tidegate-benches --profile ROUNDS      our side of B1 alone, for a profiler";
 /// What a first look needs.
@@ -55,15 +56,7 @@ fn main() {
         return;
     }
     let mut bench = Bench::new();
-    if wanted(&["B1", "B2"]) {
-        bench.dependent();
-    }
-    if wanted(&["B3"]) {
-        bench.independent();
-    }
-    if wanted(&["B4", "B5"]) {
-        bench.single(wanted(&["B5"]));
-    }
+    launches(&mut bench, &wanted);
     // Before the transfers, whose memory would hide what launches leave behind.
     if wanted(&["B11"]) {
         bench.memory();
@@ -83,18 +76,23 @@ fn main() {
     }
     for scheduling in [TG_SCHEDULING_INTERLEAVE, TG_SCHEDULING_SEQUENCE] {
         bench = bench.with_scheduling(scheduling);
-        if wanted(&["B1", "B2"]) {
-            bench.dependent();
-        }
-        if wanted(&["B3"]) {
-            bench.independent();
-        }
-        if wanted(&["B4", "B5"]) {
-            bench.single(wanted(&["B5"]));
-        }
+        launches(&mut bench, &wanted);
         if wanted(&["B10"]) {
             bench.skipped();
         }
+    }
+}
+
+/// The rows of launches that every scheduling has.
+fn launches(bench: &mut Bench, wanted: &impl Fn(&[&str]) -> bool) {
+    if wanted(&["B1", "B2"]) {
+        bench.dependent();
+    }
+    if wanted(&["B3"]) {
+        bench.independent();
+    }
+    if wanted(&["B4", "B5"]) {
+        bench.single(wanted(&["B5"]));
     }
 }
 
