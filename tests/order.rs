@@ -12,10 +12,11 @@ mod interleave;
 #[allow(clippy::duplicate_mod, reason = "the same schedules on another scheduling")]
 mod sequence;
 
-use host::backend::{HostBackend, Options};
+use host::backend::{Call, HostBackend, Options, fault};
 use host::checker::{Checker, Event, Recorded, Touch};
 use host::rig::{Rig, increment, settings, silent, triple, whole};
 use std::sync::Arc;
+use tidegate::code::Code;
 use tidegate::device::{FOREVER, Handle, Scheduling, Settings};
 use tidegate::failure::Point;
 use tidegate::memory::{Hazards, Mark, MemoryKind, PageSource, hazard};
@@ -242,6 +243,50 @@ fn memory_that_went_back_to_the_device_is_not_used_again_without_a_barrier() {
         assert!(rig.device.trim().expect("trimmed") > 0);
         assert_eq!(fill(rig.buffer(64)), 1, "{scheduling:?}: its memory may be the first one's");
         assert_eq!(fill(rig.buffer(64)), 0, "{scheduling:?}: once is enough");
+    }
+}
+
+/// Whoever takes the memory of destroyed buffers later comes after one barrier, not after a list of what ran where.
+#[test]
+fn what_destroyed_buffers_left_is_one_barrier_once_everything_is_over() {
+    for scheduling in [Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence] {
+        let rig = Rig::new(Options::new(7, 1), Settings { scheduling, ..settings() });
+        let kept = rig.buffer(64);
+        let used: Vec<_> = (0..4).map(|i| rig.filled(16 << i, i as u8)).collect();
+        used.into_iter().for_each(|buffer| rig.device.buffer_destroy(buffer).expect("destroyed"));
+        rig.device.wait(FOREVER).expect("a wait");
+        let batch = |buffers: &[Handle]| {
+            let before = rig.backend().counts().barriers;
+            let fill = |buffer: &Handle| rig.device.buffer_fill(0, whole(*buffer), 7, 4).expect("a fill");
+            buffers.iter().for_each(fill);
+            rig.device.wait(FOREVER).expect("a wait");
+            rig.backend().counts().barriers - before
+        };
+        let again: Vec<_> = (0..8).map(|_| rig.buffer(32)).collect();
+        assert_eq!(batch(&[kept]), 1, "{scheduling:?}");
+        assert_eq!(batch(&again), 0, "{scheduling:?}: once is enough");
+        rig.assert_ordered();
+    }
+}
+
+/// A batch that the device refused has ordered nothing, and neither has the barrier in it.
+#[test]
+fn the_barrier_of_a_refused_batch_is_made_again() {
+    for scheduling in [Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence] {
+        let rig = Rig::new(Options::new(7, 1), Settings { scheduling, ..settings() });
+        let barriers = || rig.backend().counts().barriers;
+        let first = rig.filled(64, 1);
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.buffer_destroy(first).expect("destroyed");
+        assert!(rig.device.trim().expect("trimmed") > 0);
+        rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+        rig.device.buffer_fill(0, whole(rig.buffer(64)), 7, 4).expect("a fill");
+        assert!(rig.device.stream_flush(0).is_err(), "{scheduling:?}: refused");
+        let before = barriers();
+        rig.device.buffer_fill(0, whole(rig.buffer(64)), 7, 4).expect("a fill");
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(barriers() - before, 1, "{scheduling:?}");
+        rig.assert_ordered();
     }
 }
 

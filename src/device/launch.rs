@@ -33,7 +33,7 @@ impl<B: Backend> Core<B> {
         let kernel = kernels.resolve(desc.kernel, "desc.kernel")?;
         kernel.accepts(desc)?;
         let mut need = Need::default();
-        streams.need(slot, memory.pages.returned(), &mut need);
+        streams.need(slot, memory.pages.forgotten(), &mut need);
         collect_uses(memory, &**streams, slot, kernel, desc, uses, &mut need)?;
         let limits = backend.limits();
         let (groups, fault) = group_counts(desc, kernel.group_size(), limits);

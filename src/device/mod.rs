@@ -170,7 +170,7 @@ impl<B: Backend> Core<B> {
     /// What the uses have to come after.
     fn need(&self, slot: u32, uses: &[Use]) -> Need {
         let mut need = Need::default();
-        self.streams.need(slot, self.memory.pages.returned(), &mut need);
+        self.streams.need(slot, self.memory.pages.forgotten(), &mut need);
         for u in uses {
             let (Bytes { block, start, end }, writes) = (u.bytes, u.access.writes());
             if (writes || u.access.needs_bytes())
@@ -244,6 +244,9 @@ impl<B: Backend> Core<B> {
             }
         }
         let Core { failures, memory, streams, .. } = self;
+        if memory.pages.has_residue() && streams.is_idle() {
+            memory.pages.forget_residue();
+        }
         let mut store = Parts { failures, memory };
         store.retire(|point| streams.is_complete(point));
         if let Err(fault) = &answer

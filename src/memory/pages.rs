@@ -109,8 +109,10 @@ pub struct Pages<S: PageSource> {
     pages: SlotMap<PageKey, Page<S::Page>>,
     by_purpose: [Vec<PageKey>; Purpose::COUNT],
     usage: [Usage; 3],
-    /// Pages that went back to the device so far.
-    returned: u64,
+    /// How often it was forgotten what had run on some memory.
+    forgotten: u64,
+    /// Whether a freed block may have left anything behind.
+    has_residue: bool,
     limits: PageLimits,
 }
 
@@ -123,7 +125,8 @@ impl<S: PageSource> Pages<S> {
         Pages {
             pages: SlotMap::with_key(),
             by_purpose: Default::default(),
-            returned: 0,
+            forgotten: 0,
+            has_residue: false,
             usage: Default::default(),
             limits,
         }
@@ -327,9 +330,23 @@ impl<S: PageSource> Pages<S> {
         }
     }
 
-    /// Pages that went back to the device so far: their memory may come again as another page's.
-    pub fn returned(&self) -> u64 {
-        self.returned
+    /// How often it was forgotten so far what had run on some memory: pages went back to the device, whose memory may
+    /// come again as another page's, or everything was over.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Whether freed blocks may have left anything behind.
+    pub fn has_residue(&self) -> bool {
+        self.has_residue
+    }
+
+    /// Forgets what freed blocks left behind, all of which is over: one barrier stands for it, and whoever takes the
+    /// memory next does not have to carry it along.
+    pub fn forget_residue(&mut self) {
+        self.pages.values_mut().for_each(|page| page.residue = Hazards::default());
+        self.has_residue = false;
+        self.forgotten += 1;
     }
 
     /// Gives a block back; what is still running on it stays in the page.
@@ -340,6 +357,7 @@ impl<S: PageSource> Pages<S> {
         if !hazards.is_empty() {
             hazard::collapse(&mut hazards);
             hazard::transfer(&mut hazards, 0, place.size, &mut page.residue, place.offset);
+            self.has_residue = true;
         }
         if let (Some(space), Some(part)) = (&mut page.space, place.part) {
             space.free(part);
@@ -371,7 +389,7 @@ impl<S: PageSource> Pages<S> {
             self.by_purpose[page.purpose.index()].retain(|other| *other != key);
             self.usage[page.purpose.kind() as usize].reserved -= page.size;
             bytes += page.size;
-            self.returned += 1;
+            self.forgotten += 1;
             if let Ok(page) = Arc::try_unwrap(page.page) {
                 source.page_destroy(page);
             }

@@ -3,6 +3,7 @@
 //! Two drivers give the same answers. They differ in when commands are recorded and in what a batch is; neither knows
 //! which bytes can be trusted.
 
+use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Launch};
 use crate::error::Fault;
 use crate::failure::Point;
@@ -58,8 +59,8 @@ pub struct Need {
     pub(super) after: SmallVec<[Point; 2]>,
     /// Work of the same slot and batch, up to this one, that a barrier has to come after.
     pub(super) own: u64,
-    /// Pages that went back to the device before.
-    pub(super) returned: u64,
+    /// How often it was forgotten before what had run on memory.
+    pub(super) forgotten: u64,
 }
 
 impl Need {
@@ -67,6 +68,25 @@ impl Need {
         if !self.flush.contains(&slot) {
             self.flush.push(slot);
         }
+    }
+}
+
+/// A barrier after all that was forgotten of memory up to then. It is as good as the batch it is in: refused, that one
+/// has ordered nothing, and not yet answered, it may be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cleared {
+    forgotten: u64,
+    batch: u64,
+}
+
+impl Cleared {
+    pub(super) fn covers(self, forgotten: u64, open: u64, answers: &Answers) -> bool {
+        let stands = self.batch == open || (self.batch > answers.refused() && self.batch <= answers.settled());
+        forgotten == 0 || (self.forgotten >= forgotten && stands)
+    }
+
+    pub(super) fn carried(&mut self, forgotten: u64, batch: u64) {
+        *self = Cleared { forgotten, batch };
     }
 }
 
@@ -190,9 +210,9 @@ pub trait Driver<B: Backend>: Send {
     fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault>;
     /// What the slot takes from now on waits for a semaphore of the caller's. What it took before has to be closed.
     fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault>;
-    /// Adds what work of the slot comes after, whatever it does. `returned` pages went back to the device so far. What
-    /// ran on them is over, but their memory may be another page's by now, which knows nothing of it: a barrier does.
-    fn need(&self, slot: u32, returned: u64, need: &mut Need);
+    /// Adds what work of the slot comes after, whatever it does. `forgotten` times so far it was forgotten what had run
+    /// on some memory. That is over, but nothing orders the next work on that memory after it: a barrier does.
+    fn need(&self, slot: u32, forgotten: u64, need: &mut Need);
     /// Adds what a use of bytes in the slot comes after.
     fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need);
     /// Takes one piece of work. If recording it panics, its recording is lost with everything in it, which
@@ -231,6 +251,10 @@ pub trait Driver<B: Backend>: Send {
     fn progress(&self, point: Point) -> Progress;
     /// Whether a point is over: complete, or refused with everything before it complete.
     fn is_complete(&self, point: Point) -> bool;
+    /// Whether everything that was ever taken is over.
+    fn is_idle(&self) -> bool {
+        self.slots().into_iter().filter_map(|slot| self.last(slot)).all(|point| self.is_complete(point))
+    }
     /// Whether nothing that had to be waited for before a point can still run, or the point itself: a point that never
     /// ran stands for nothing, so then nothing at all may be running.
     fn is_past(&self, point: Point) -> bool;

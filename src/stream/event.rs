@@ -13,7 +13,9 @@
 
 use super::answers::Answers;
 use super::backend::{Backend, External};
-use super::driver::{Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point};
+use super::driver::{
+    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point,
+};
 use super::pool::StreamPool;
 use crate::error::Fault;
 use crate::failure::Point;
@@ -56,8 +58,7 @@ struct Slot<R> {
     complete: u64,
     /// The refusals, counted over all slots, that the open recording is ordered after.
     after_refusals: u64,
-    /// Pages that went back to the device before the last barrier.
-    returned: u64,
+    cleared: Cleared,
     /// The refusals, counted over all slots, that were known when the open recording took its first work.
     known_refusals: u64,
     /// The refusals, counted over all slots, when the last one of this slot was known; 0: none.
@@ -85,7 +86,7 @@ impl<R> Slot<R> {
             accepted: 0,
             complete: 0,
             after_refusals: 0,
-            returned: 0,
+            cleared: Cleared::default(),
             known_refusals: 0,
             last_refusal: 0,
             in_flight: VecDeque::new(),
@@ -373,10 +374,10 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         Ok(())
     }
 
-    fn need(&self, slot: u32, returned: u64, need: &mut Need) {
+    fn need(&self, slot: u32, forgotten: u64, need: &mut Need) {
         let own = self.pool.try_get(slot);
-        need.returned = returned;
-        need.barrier |= own.map_or(0, |own| own.returned) < returned;
+        need.forgotten = forgotten;
+        need.barrier |= own.map_or(forgotten > 0, |own| !own.cleared.covers(forgotten, own.open, &own.answers));
         if let Some(own) = own {
             for (point, _) in own.told.iter().filter(|(_, told)| told.is_due(own.open)) {
                 self.come_after(slot, *point, u64::MAX, need);
@@ -423,7 +424,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             own.known_refusals = refusals;
         }
         if barrier {
-            own.returned = own.returned.max(need.returned);
+            own.cleared.carried(need.forgotten, own.open);
             own.covered = own.sequence;
             backend.barrier(recording);
             self.stats.barriers += 1;

@@ -11,7 +11,9 @@
 
 use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Grid, Launch};
-use super::driver::{Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point};
+use super::driver::{
+    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point,
+};
 use super::pool::StreamPool;
 use crate::code::Code;
 use crate::error::Fault;
@@ -134,8 +136,7 @@ struct Slot<B: Backend> {
     answers: Answers,
     /// The last batch known to be complete.
     complete: u64,
-    /// Pages that went back to the device before the last task.
-    returned: u64,
+    cleared: Cleared,
     /// While a batch is recorded: the work that is in it, and the work that is before its last barrier.
     emitted: u64,
     covered: u64,
@@ -151,7 +152,7 @@ impl<B: Backend> Slot<B> {
             told: None,
             answers: Answers::default(),
             complete: 0,
-            returned: 0,
+            cleared: Cleared::default(),
             emitted: 0,
             covered: 0,
             included: false,
@@ -517,9 +518,10 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         Ok(())
     }
 
-    fn need(&self, slot: u32, returned: u64, need: &mut Need) {
-        need.returned = returned;
-        need.barrier |= self.pool.try_get(slot).map_or(0, |own| own.returned) < returned;
+    fn need(&self, slot: u32, forgotten: u64, need: &mut Need) {
+        let own = self.pool.try_get(slot);
+        need.forgotten = forgotten;
+        need.barrier |= own.map_or(forgotten > 0, |own| !own.cleared.covers(forgotten, own.open.number, &own.answers));
         if let Some(own) =
             self.pool.try_get(slot).filter(|own| own.told.is_some_and(|told| told.is_due(own.open.number)))
         {
@@ -550,7 +552,9 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         let first = open.kept.commands.len();
         commands.iter().for_each(|command| open.kept.keep(command));
         own.sequence += 1;
-        own.returned = own.returned.max(need.returned);
+        if need.barrier {
+            own.cleared.carried(need.forgotten, open.number);
+        }
         if let Some(told) = &mut own.told {
             told.carried(open.number);
         }
@@ -669,7 +673,10 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
 
     fn is_past(&self, point: Point) -> bool {
         let refused = self.pool.try_get(point.slot).is_some_and(|own| point.batch <= own.answers.refused());
-        self.is_complete(point) && (!refused || (self.in_flight.is_empty() && self.pending.is_empty()))
+        // What is being submitted right now is neither pending nor in flight.
+        let answered = |own: &Slot<B>| own.answers.settled() + 1 >= own.front().number;
+        self.is_complete(point)
+            && (!refused || (self.in_flight.is_empty() && self.pool.iter().all(|(_, own)| answered(own))))
     }
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
