@@ -223,14 +223,15 @@ impl<B: Backend> Core<B> {
         self.staging.retain(|(point, place)| {
             let done = streams.is_complete(*point);
             if done {
-                pages.free(*place, Default::default());
+                pages.free(place);
             }
             !done
         });
         self.held_places.retain_mut(|(place, hazards)| {
             let held = is_held(&**streams, hazards);
             if !held {
-                pages.free(*place, std::mem::take(hazards));
+                pages.leave(place, hazards);
+                pages.free(place);
             }
             held
         });
@@ -260,12 +261,9 @@ impl<B: Backend> Core<B> {
     /// Sheds a block and gives its memory back.
     fn forget(&mut self, block: BlockKey) {
         self.shed(block);
-        let Some((place, hazards)) = self.memory.remove(block) else { return };
-        if is_held(&*self.streams, &hazards) {
-            self.held_places.push((place, hazards));
-        } else {
-            self.memory.pages.free(place, hazards);
-        }
+        let streams = &self.streams;
+        let held = self.memory.remove(block, |hazards| !hazards.is_empty() && is_held(&**streams, hazards));
+        self.held_places.extend(held);
     }
 
     /// Puts bytes behind a block that has none.

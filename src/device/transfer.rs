@@ -6,7 +6,7 @@ use super::{Core, Device, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{Access, BlockKey, Bytes, FailureStore, Point, Use, Work};
-use crate::memory::{Block, Hazards, Mark, Place, Purpose};
+use crate::memory::{Block, Mark, Place, Purpose};
 use crate::stream::backend::Binding;
 use crate::stream::{Backend, Command, Need};
 use smallvec::SmallVec;
@@ -189,7 +189,7 @@ impl<B: Backend> Device<B> {
             self.with(|core| {
                 core.in_hand -= 1;
                 if !enqueued {
-                    core.memory.pages.free(place, Hazards::default());
+                    core.memory.pages.free(&place);
                 }
             });
         }
@@ -220,7 +220,7 @@ impl<B: Backend> Device<B> {
                     }),
                 };
                 match taken {
-                    Ok((place, _)) => {
+                    Ok(place) => {
                         let page = core.memory.pages.page(place.page).clone();
                         core.in_hand += 1;
                         self.unlock_and_log(core);

@@ -167,14 +167,14 @@ impl<S: PageSource> Pages<S> {
             .unwrap_or(0)
     }
 
-    /// A block, with the hazards that whatever was there before left on it.
+    /// A block. What was there before may still run: [`inherit`](Self::inherit) tells.
     pub fn allocate(
         &mut self,
         source: &S,
         purpose: Purpose,
         size: u64,
         complete: impl Fn(Mark) -> bool,
-    ) -> Result<(Place, Hazards), Fault> {
+    ) -> Result<Place, Fault> {
         let kind = purpose.kind();
         let most = self.limits.max_page.min(self.limits.heap_size[kind as usize]).min(self.limits.cap);
         let align = self.limits.block_alignment;
@@ -200,7 +200,7 @@ impl<S: PageSource> Pages<S> {
         self.limits.isolate || padded > self.limits.page_size / 2
     }
 
-    fn find(&mut self, purpose: Purpose, padded: u64) -> Option<(Place, Hazards)> {
+    fn find(&mut self, purpose: Purpose, padded: u64) -> Option<Place> {
         let whole = self.whole_page(padded);
         let units = (padded / self.limits.block_alignment) as u32;
         let mut found = None;
@@ -225,23 +225,26 @@ impl<S: PageSource> Pages<S> {
                 _ => {}
             }
         }
-        found.map(|place| (place, self.occupy(place)))
+        found.inspect(|place| self.occupy(place))
     }
 
-    fn occupy(&mut self, place: Place) -> Hazards {
+    fn occupy(&mut self, place: &Place) {
         let page = &mut self.pages[place.page];
         page.live += 1;
         let usage = &mut self.usage[page.purpose.kind() as usize];
         usage.used += place.size;
         usage.peak = usage.peak.max(usage.used);
-        let mut hazards = Hazards::default();
-        if page.residue.overlaps(place.offset, place.offset + place.size) {
-            hazard::transfer(&mut page.residue, place.offset, place.offset + place.size, &mut hazards, 0);
-        }
-        hazards
     }
 
-    fn grow(&mut self, source: &S, purpose: Purpose, padded: u64) -> Result<(Place, Hazards), Fault> {
+    /// Moves what freed blocks left behind in a block's place to the block that has it now.
+    pub fn inherit(&mut self, place: &Place, hazards: &mut Hazards) {
+        if self.has_residue {
+            let (start, end) = (place.offset, place.offset + place.size);
+            hazard::transfer(&mut self.pages[place.page].residue, start, end, hazards, 0);
+        }
+    }
+
+    fn grow(&mut self, source: &S, purpose: Purpose, padded: u64) -> Result<Place, Fault> {
         let kind = purpose.kind();
         let whole = self.whole_page(padded);
         let room = self.room(source, kind).saturating_sub(self.held_back(purpose));
@@ -284,7 +287,8 @@ impl<S: PageSource> Pages<S> {
             Some(part) => {
                 let offset = part.map_or(0, |part| u64::from(part.offset) * self.limits.block_alignment);
                 let place = Place { page: key, offset, size: if part.is_some() { padded } else { size }, part };
-                Ok((place, self.occupy(place)))
+                self.occupy(&place);
+                Ok(place)
             }
             None => Err(Fault::new(Code::Internal, "a fresh page has no room for the block it was made for")),
         }
@@ -349,16 +353,20 @@ impl<S: PageSource> Pages<S> {
         self.forgotten += 1;
     }
 
-    /// Gives a block back; what is still running on it stays in the page.
-    pub fn free(&mut self, place: Place, mut hazards: Hazards) {
+    /// What is running on a block that is to be freed stays in its page.
+    pub fn leave(&mut self, place: &Place, hazards: &mut Hazards) {
+        if !hazards.is_empty() {
+            hazard::collapse(hazards);
+            hazard::transfer(hazards, 0, place.size, &mut self.pages[place.page].residue, place.offset);
+            self.has_residue = true;
+        }
+    }
+
+    /// Gives a block back. Nothing runs on it, but for what was left.
+    pub fn free(&mut self, place: &Place) {
         let page = &mut self.pages[place.page];
         page.live -= 1;
         self.usage[page.purpose.kind() as usize].used -= place.size;
-        if !hazards.is_empty() {
-            hazard::collapse(&mut hazards);
-            hazard::transfer(&mut hazards, 0, place.size, &mut page.residue, place.offset);
-            self.has_residue = true;
-        }
         if let (Some(space), Some(part)) = (&mut page.space, place.part) {
             space.free(part);
         }

@@ -62,17 +62,28 @@ impl<S: PageSource> Memory<S> {
         size: u64,
         complete: impl Fn(Mark) -> bool,
     ) -> Result<(), Fault> {
-        let (place, hazards) = self.pages.allocate(source, purpose, size, complete)?;
+        let place = self.pages.allocate(source, purpose, size, complete)?;
         let block = &mut self.blocks[block];
+        self.pages.inherit(&place, &mut block.hazards);
         block.place = Some(place);
-        block.hazards = hazards;
         Ok(())
     }
 
-    /// Takes a block out; its claims were shed. What it leaves behind.
-    pub fn remove(&mut self, block: BlockKey) -> Option<(Place, Hazards)> {
-        let block = self.blocks.remove(block)?;
-        Some((block.place?, block.hazards))
+    /// Takes a block out; its claims were shed. Its place stays taken where `held` says so of what runs on it: that is
+    /// the answer then.
+    pub fn remove(&mut self, block: BlockKey, held: impl FnOnce(&Hazards) -> bool) -> Option<(Place, Hazards)> {
+        let Block { place, hazards, .. } = self.blocks.get_mut(block)?;
+        let mut kept = None;
+        if let Some(place) = place {
+            if held(hazards) {
+                kept = Some((*place, std::mem::take(hazards)));
+            } else {
+                self.pages.leave(place, hazards);
+                self.pages.free(place);
+            }
+        }
+        self.blocks.remove(block);
+        kept
     }
 
     /// Whether the host may read the block's memory, or write it, directly.
