@@ -2,13 +2,16 @@
 
 use crate::launches::{Bench, fill, submit_and_wait};
 use crate::process::on_one_processor;
+use crate::raw;
 use crate::table::{Budget, in_turn, nanoseconds_each, row};
 use gpu_allocator::MemoryLocation;
 use std::cell::RefCell;
+use tidegate::ffi::tg_buffer;
 
 const MIB: usize = 1 << 20;
-/// Buffers created and destroyed in one repetition.
+/// Buffers created and destroyed in one repetition, and the bytes of each.
 const BUFFERS: usize = 1_000;
+const BUFFER: u64 = 64 << 10;
 
 impl Bench {
     /// Host to device and back, against staging memory that is made once and used again.
@@ -121,25 +124,44 @@ impl Bench {
         buffers.into_iter().for_each(|buffer| ours.destroy(buffer));
     }
 
-    /// A buffer made and destroyed, with a page there already.
+    /// A buffer made and destroyed, with a page there already: alone in it, and among others that left holes, none of
+    /// them large enough for it.
     pub(crate) fn buffers(&mut self) {
-        const SIZE: u64 = 64 << 10;
-        let Bench { raw, ours, .. } = &mut *self;
+        const OTHERS: u64 = 2_000;
         // Keeps a page, on both sides, from going back to the driver.
-        let (kept, raw_kept) = (ours.buffer(SIZE), raw.buffer(SIZE, MemoryLocation::GpuOnly));
+        let mut kept = vec![self.pair(BUFFER)];
+        self.create_and_destroy("B9 create and destroy a buffer, warm");
+        let others: Vec<_> = (0..OTHERS).map(|i| self.pair(256 * (1 + i % 64))).collect();
+        for (i, other) in others.into_iter().enumerate() {
+            if i % 2 == 0 { kept.push(other) } else { self.destroy(other) }
+        }
+        self.create_and_destroy("B9 the same among 1,000 others and as many holes");
+        kept.into_iter().for_each(|pair| self.destroy(pair));
+    }
+
+    fn create_and_destroy(&mut self, name: &str) {
+        let Bench { raw, ours, .. } = &mut *self;
         let (one, other) = in_turn(
-            || nanoseconds_each(BUFFERS, || (0..BUFFERS).for_each(|_| ours.destroy(ours.buffer(SIZE)))),
+            || nanoseconds_each(BUFFERS, || (0..BUFFERS).for_each(|_| ours.destroy(ours.buffer(BUFFER)))),
             || {
                 nanoseconds_each(BUFFERS, || {
                     for _ in 0..BUFFERS {
-                        let buffer = raw.buffer(SIZE, MemoryLocation::GpuOnly);
+                        let buffer = raw.buffer(BUFFER, MemoryLocation::GpuOnly);
                         raw.free(buffer);
                     }
                 })
             },
         );
-        row("B9 create and destroy a buffer, warm", "ns", one, other, Budget::TimesAtMost(0.1));
-        ours.destroy(kept);
-        raw.free(raw_kept);
+        row(name, "ns", one, other, Budget::TimesAtMost(0.1));
+    }
+
+    /// A buffer on each side.
+    fn pair(&mut self, size: u64) -> (tg_buffer, raw::Buffer) {
+        (self.ours.buffer(size), self.raw.buffer(size, MemoryLocation::GpuOnly))
+    }
+
+    fn destroy(&mut self, (ours, raw): (tg_buffer, raw::Buffer)) {
+        self.ours.destroy(ours);
+        self.raw.free(raw);
     }
 }
