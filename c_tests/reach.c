@@ -103,7 +103,7 @@ TEST(what_has_no_memory_has_no_address) {
 
 TEST(without_the_flag_a_kernel_that_follows_addresses_is_broken) {
     tg_device dev = test_device();
-    static const char *const names[] = {"addresses", "by_address", "chain", "buffers", "chosen"};
+    static const char *const names[] = {"addresses", "by_address", "chain", "buffers", "chosen", "table"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         static const uint64_t flags[] = {0, TG_KERNEL_TRUSTED};
         for (size_t j = 0; j < 2; j++) {
@@ -156,6 +156,38 @@ TEST(what_extra_declares_is_read_and_written_by_address) {
         CHECK_EQ_INT(id, root);
         CHECK_UNWRITTEN(dev, 0, part(to, 12, 4), 1);
     }
+}
+
+TEST(a_buffer_of_addresses_without_a_length_is_followed) {
+    tg_device dev = test_device();
+    tg_kernel summing = {0};
+    const tg_result made = try_kernel(dev, "table", TG_KERNEL_DECLARES_USES, &summing);
+    if (made != TG_OK) {
+        CHECK_RESULT(made, TG_ERROR_UNSUPPORTED);
+        CHECK_CONTAINS(test_last_report_text(), "runtimeDescriptorArray");
+        return;
+    }
+    enum { ROWS = 5 };
+    tg_buffer table = buffer(dev, "table", 2 * ROWS), rows = buffer(dev, "rows", 4 * ROWS);
+    tg_buffer sums = buffer(dev, "sums", ROWS);
+    write_words(dev, 0, whole(rows), 4 * ROWS, 0, 1);
+    uint64_t addresses[ROWS];
+    for (int i = 0; i < ROWS; i++) addresses[i] = address_of(dev, rows) + 16 * (uint64_t)i;
+    REQUIRE_OK(tg_buffer_write(dev, 0, whole(table), addresses, sizeof addresses));
+    const tg_use bound[] = {use(whole(table), TG_ACCESS_AUTO), use(whole(sums), TG_ACCESS_AUTO)};
+    const tg_use behind = use(whole(rows), TG_ACCESS_READ);
+    tg_launch_desc desc = TG_LAUNCH_DESC_INIT;
+    desc.kernel = summing;
+    desc.bindings = bound;
+    desc.binding_count = 2;
+    desc.extra = &behind;
+    desc.extra_count = 1;
+    desc.threads[0] = ROWS;
+    CHECK_RESULT(tg_launch(dev, &desc), TG_OK);
+    CHECK_WORDS(dev, 0, whole(sums), ROWS, 1, 4);
+    taint(dev, part(rows, 4, 4), 1, "a row");
+    CHECK_RESULT(tg_launch(dev, &desc), TG_SKIPPED);
+    CHECK_UNWRITTEN(dev, 0, whole(sums), ROWS);
 }
 
 TEST(a_claimed_byte_behind_an_address_skips_the_launch) {

@@ -327,6 +327,16 @@ fn memory_is_reached_by_address_where_launches_declare_their_uses() {
 }
 
 #[test]
+fn a_buffer_that_ends_in_addresses_is_no_array_of_descriptors() {
+    rejected(&load("table"), Code::Unsupported, "a list of addresses");
+    let Module { info, needs, .. } = reaching(&load("table"), &roomy(), &[]).unwrap();
+    assert_eq!(info.bindings.iter().map(|b| b.access).collect::<Vec<_>>(), [Access::Read, Access::Write]);
+    let fault = needs.check(|feature| feature != Feature::RuntimeDescriptorArray).unwrap_err();
+    assert_eq!(fault.code, Code::Unsupported);
+    assert!(fault.message.contains("runtimeDescriptorArray"), "{}", fault.message);
+}
+
+#[test]
 fn the_addressing_model_alone_needs_the_device_to_have_addresses() {
     // What a validator would refuse, from a caller who vouches for it.
     const PHYSICAL_STORAGE_BUFFER_ADDRESSES: u32 = 5347;
@@ -385,7 +395,7 @@ fn what_declared_uses_do_not_help() {
         ("sampled", "\"picture\" is an image with a sampler"),
         ("texel", "\"texels\" is a texel buffer"),
         ("uniform", "\"settings\" is a uniform buffer"),
-        ("runtime_array", "RuntimeDescriptorArray"),
+        ("runtime_array", "\"targets\" is an array of descriptors without a length"),
     ] {
         refused(reaching(&load(name), &roomy(), &[]), Code::Unsupported, words);
     }

@@ -96,6 +96,7 @@ impl Gpu {
             .scalar_block_layout(s.scalar_block_layout)
             .buffer_device_address(s.buffer_device_address)
             .shader_storage_buffer_array_non_uniform_indexing(s.buffer_arrays_non_uniform)
+            .runtime_descriptor_array(s.runtime_descriptor_array)
             .shader_subgroup_extended_types(s.subgroup_extended_types)
             .vulkan_memory_model(s.memory_model)
             .vulkan_memory_model_device_scope(s.memory_model_device_scope);

@@ -49,6 +49,7 @@ pub(super) fn has(gpu: &Gpu, feature: Feature) -> bool {
         Feature::BufferDeviceAddress => shader.buffer_device_address,
         Feature::ShaderStorageBufferArrayDynamicIndexing => shader.buffer_arrays,
         Feature::ShaderStorageBufferArrayNonUniformIndexing => shader.buffer_arrays_non_uniform,
+        Feature::RuntimeDescriptorArray => shader.runtime_descriptor_array,
         Feature::SubgroupBasic => subgroup(vk::SubgroupFeatureFlags::BASIC),
         Feature::SubgroupVote => subgroup(vk::SubgroupFeatureFlags::VOTE),
         Feature::SubgroupArithmetic => subgroup(vk::SubgroupFeatureFlags::ARITHMETIC),

@@ -36,6 +36,7 @@ pub enum Feature {
     BufferDeviceAddress,
     ShaderStorageBufferArrayDynamicIndexing,
     ShaderStorageBufferArrayNonUniformIndexing,
+    RuntimeDescriptorArray,
     /// `VK_SUBGROUP_FEATURE_BASIC_BIT` for compute; the other operations follow.
     SubgroupBasic,
     SubgroupVote,
@@ -176,6 +177,8 @@ const REACH: &[(Capability, &str, Option<Feature>)] = &[
         Some(Feature::ShaderStorageBufferArrayNonUniformIndexing),
     ),
     (Capability::ShaderNonUniform, "ShaderNonUniform", None),
+    // Compilers ask for it where a buffer ends in addresses, too. Whether descriptors have no length is seen at each array.
+    (Capability::RuntimeDescriptorArray, "RuntimeDescriptorArray", Some(Feature::RuntimeDescriptorArray)),
 ];
 
 /// Looks up every capability; the fault is about the first one that no device of ours is asked for.
@@ -210,7 +213,8 @@ fn refuse(capability: Capability) -> Fault {
         }
         Capability::Addresses => "it reaches memory by address, and what it touches cannot be seen",
         Capability::RuntimeDescriptorArray => {
-            "it binds arrays of descriptors without a length, which are not supported"
+            "it binds arrays of descriptors without a length, or reaches memory through a list of addresses, and what it \
+             touches cannot be seen unless its launches declare their uses"
         }
         Capability::StorageBufferArrayDynamicIndexing
         | Capability::StorageBufferArrayNonUniformIndexing
