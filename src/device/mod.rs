@@ -14,10 +14,12 @@ mod reads;
 mod scopes;
 mod semaphores;
 mod shortage;
+mod staging;
 mod submit;
 mod transfer;
 mod types;
 mod waits;
+mod write;
 
 pub use kernels::KernelDetails;
 pub use questions::DeviceClaim;

@@ -1,267 +1,16 @@
-//! Moving bytes: host to device, device to host, device to device, and fills.
+//! Moving bytes on the device: copies and fills.
 
-use super::shortage::Shortage;
-use super::waits::Deadline;
+use super::staging::Staged;
 use super::{Core, Device, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
-use crate::failure::{Access, BlockKey, Bytes, FailureStore, Point, Use, Work};
-use crate::memory::{Block, Mark, Place, Purpose};
+use crate::failure::{Access, BlockKey, Bytes, FailureStore, Use, Work};
+use crate::memory::{Block, Mark, Place};
 use crate::stream::backend::Binding;
 use crate::stream::{Backend, Command, Need};
 use smallvec::SmallVec;
 
-/// Pieces that staging is cut into: small enough to still be in a cache when the device copies it.
-const STAGING_PIECES: u64 = 16;
-
-/// Host bytes on their way to the device.
-enum Staged {
-    /// They lie here.
-    At(Place),
-    /// There is no room for them, which is the failure of the work.
-    Failed(Fault),
-    /// Nothing is staged for work that will not run anyway.
-    Needless,
-}
-
-/// Of one write; what the staging memory is cut into may leave a rest.
-type StagedPieces = SmallVec<[Staged; STAGING_PIECES as usize + 1]>;
-
-impl Staged {
-    fn place(&self) -> std::result::Result<Place, Fault> {
-        match self {
-            Staged::At(place) => Ok(*place),
-            Staged::Failed(fault) => Err(fault.clone()),
-            Staged::Needless => Err(Fault::new(Code::Internal, "nothing was staged for work that runs")),
-        }
-    }
-}
-
 impl<B: Backend> Device<B> {
-    /// Writes host bytes, in the stream's order. They are copied before it returns. What does not fit the staging waits
-    /// for its own predecessors, or is `NotReady` with `no_wait`, nothing changed.
-    pub fn buffer_write(&self, stream: u64, dst: Slice, src: &[u8], no_wait: bool) -> Result {
-        let (to, slot, chunk, held) = {
-            let mut core = self.lock();
-            let to = core.resolve(dst, "dst.buffer", "dst.size")?;
-            core.sized("src_size", src.len(), to)?;
-            core.with_memory(to.block, "dst.buffer")?;
-            core.not_held(&[write_of(to)], "dst")?;
-            let chunk = (core.settings.staging_size / STAGING_PIECES).max(4096) & !3;
-            let slot = core.streams.slot_of(stream);
-            (to, slot, chunk, core.streams.is_held_back(slot))
-        };
-        if src.is_empty() {
-            return Ok(());
-        }
-        let in_pieces = no_wait && src.len() as u64 > chunk;
-        if in_pieces {
-            let most = self.lock().settings.staging_size.max(chunk);
-            if src.len() as u64 > most {
-                let (size, flag) = (src.len(), "TG_WRITE_NO_WAIT");
-                let why = format_args!("{size} bytes can never be written with {flag}: the staging memory has {most}");
-                return Err(Error::misuse(Code::InvalidArgument, "src_size", why));
-            }
-        }
-        let mut staged = SmallVec::new();
-        let mut sent_off = false;
-        // All of it or nothing, where what is missing would not be waited for.
-        while in_pieces || (held && self.with(|core| core.is_held_back(&self.backend, slot))) {
-            let fits = src.len() as u64 <= self.with(|core| core.staging_room(slot));
-            match if fits { self.stage_all(slot, to, src, chunk) } else { Err(Error::NotReady) } {
-                Ok(all) => {
-                    staged = all;
-                    break;
-                }
-                // The caller may have let it go by now, and nobody sent it off.
-                Err(Error::NotReady) if held && !sent_off => {
-                    self.send_off();
-                    sent_off = true;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let written = self.write_pieces(stream, slot, dst, to, src.chunks(chunk as usize), &mut staged, no_wait);
-        staged.into_iter().for_each(|left| self.unstage(left, false));
-        written
-    }
-
-    /// Stages all pieces of a write, the first one last; or none of them. A single one is staged when it is enqueued.
-    fn stage_all(&self, slot: u32, to: Bytes, src: &[u8], chunk: u64) -> Result<StagedPieces> {
-        let mut staged = SmallVec::new();
-        if src.len() as u64 <= chunk {
-            return Ok(staged);
-        }
-        for piece in src.chunks(chunk as usize) {
-            match self.stage(slot, to, piece, true) {
-                Ok(one) => staged.push(one),
-                Err(error) => {
-                    staged.into_iter().for_each(|one| self.unstage(one, false));
-                    return Err(error);
-                }
-            }
-        }
-        staged.reverse();
-        Ok(staged)
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn write_pieces<'a>(
-        &self,
-        stream: u64,
-        slot: u32,
-        dst: Slice,
-        to: Bytes,
-        pieces: impl Iterator<Item = &'a [u8]>,
-        staged: &mut StagedPieces,
-        no_wait: bool,
-    ) -> Result {
-        let mut at = 0u64;
-        for piece in pieces {
-            let bytes = Bytes { start: to.start + at, end: to.start + at + piece.len() as u64, ..to };
-            let mut written = self.write_piece(stream, slot, dst, bytes, piece, staged.pop(), no_wait);
-            if at > 0 && written == Err(Error::NotReady) {
-                written = self.with(|core| core.broken_off(stream, bytes));
-            }
-            if bytes.end < to.end && written.is_ok() {
-                // The device copies one piece while the host stages the next.
-                written = self.flush_slot(slot);
-            }
-            if let Err(error) = written {
-                // What the call was to write and did not is one failure, however many pieces it takes.
-                if let Error::Failed(_, roots) = &error
-                    && let Some(id) = roots.ids.first()
-                {
-                    self.with(|core| core.extend(*id, Bytes { start: bytes.end, ..to }));
-                }
-                return Err(error);
-            }
-            at += piece.len() as u64;
-        }
-        Ok(())
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn write_piece(
-        &self,
-        stream: u64,
-        slot: u32,
-        dst: Slice,
-        to: Bytes,
-        piece: &[u8],
-        mut ready: Option<Staged>,
-        no_wait: bool,
-    ) -> Result {
-        let size = piece.len() as u64;
-        loop {
-            let staged = ready.take().map_or_else(|| self.stage(slot, to, piece, no_wait), Ok)?;
-            let (mut enqueued, mut too_soon) = (false, false);
-            let result = self.enqueue_and_flush(|core, backend| {
-                core.still_there(dst, to, "dst.buffer", "dst.size")?;
-                let uses = [write_of(to)];
-                core.not_held(&uses, "dst")?;
-                too_soon = core.lacks(&staged, to.block);
-                if too_soon {
-                    return Err(Error::NotReady);
-                }
-                let name = core.names.write.clone();
-                let work = core.work("tg_buffer_write", &name, stream);
-                core.write_step(slot, &work, &uses, |core, need| {
-                    let staging = staged.place()?;
-                    let (place, for_host) = (core.place_of(to)?, core.memory.is_host_visible(to.block));
-                    let mark =
-                        core.record_copy(backend, slot, need, for_host, (place, to.start), (staging, 0), size)?;
-                    core.staging.push_back((mark.point, staging));
-                    enqueued = true;
-                    Ok(mark)
-                })
-            });
-            self.unstage(staged, enqueued);
-            if !too_soon {
-                return result;
-            }
-        }
-    }
-
-    /// Staging of work that was not enqueued is free at once.
-    fn unstage(&self, staged: Staged, enqueued: bool) {
-        if let Staged::At(place) = staged {
-            self.with(|core| {
-                core.in_hand -= 1;
-                if !enqueued {
-                    core.memory.pages.free(&place);
-                }
-            });
-        }
-    }
-
-    /// Takes staging for bytes and copies them in; waits for the slot's own earlier staging while there is none, and for
-    /// any that goes on by itself where memory is short.
-    fn stage(&self, slot: u32, to: Bytes, piece: &[u8], no_wait: bool) -> Result<Staged> {
-        let size = piece.len() as u64;
-        loop {
-            let shortage = {
-                let mut core = self.lock();
-                if !core.can_write(to.block) {
-                    return Ok(Staged::Needless);
-                }
-                if core.staging_room(slot) < size {
-                    let _ = core.refresh(&self.backend);
-                }
-                // What is held back gives nothing back: the little that is staged behind it comes on top.
-                let waits = core.staging_room(slot) < size && !core.streams.is_held_back(slot);
-                let oldest = if waits { core.oldest_staging(slot) } else { None };
-                let taken = match oldest {
-                    Some(point) => Err(Shortage::Until(point)),
-                    None => core.take_staging(&self.backend, |core, backend| {
-                        let Core { memory, streams, .. } = core;
-                        let is_past = |mark: Mark| streams.is_past(mark.point);
-                        memory.pages.allocate(backend, Purpose::StagingUp, size, is_past)
-                    }),
-                };
-                match taken {
-                    Ok(place) => {
-                        let page = core.memory.pages.page(place.page).clone();
-                        core.in_hand += 1;
-                        self.unlock_and_log(core);
-                        return Ok(self.fill_staging(&page, place, piece));
-                    }
-                    Err(Shortage::For(fault)) => {
-                        self.unlock_and_log(core);
-                        return Ok(Staged::Failed(fault));
-                    }
-                    Err(shortage) => {
-                        self.unlock_and_log(core);
-                        shortage
-                    }
-                }
-            };
-            match shortage {
-                Shortage::Until(point) if no_wait => {
-                    // Who asks again and again gets there some day.
-                    let _ = self.flush_slot(point.slot);
-                    return Err(Error::NotReady);
-                }
-                Shortage::Calls if no_wait => return Err(Error::NotReady),
-                _ => {}
-            }
-            match self.wait_out(shortage, Deadline::after(super::FOREVER)) {
-                Err(Error::Failed(fault, _)) => return Ok(Staged::Failed(*fault)),
-                waited => waited?,
-            }
-        }
-    }
-
-    fn fill_staging(&self, page: &B::Page, place: Place, piece: &[u8]) -> Staged {
-        match self.backend.page_write(page, place.offset, piece) {
-            Ok(()) => Staged::At(place),
-            Err(fault) => {
-                self.unstage(Staged::At(place), false);
-                Staged::Failed(fault)
-            }
-        }
-    }
-
     /// Copies bytes on the device; claims move with them (R10).
     pub fn buffer_copy(&self, stream: u64, dst: Slice, src: Slice) -> Result {
         let (to, from, slot, name) = {
@@ -424,16 +173,6 @@ impl<B: Backend> Core<B> {
         self.memory.blocks.get(block).map_or(Ok(()), |block| with_memory(block, field))
     }
 
-    /// Whether work that writes the block may run, for all that is known of the block.
-    fn can_write(&self, block: BlockKey) -> bool {
-        !self.failures.is_lost() && self.memory.blocks.get(block).is_some_and(|block| block.place.is_some())
-    }
-
-    /// Nothing was staged, and now the work could run: another thread allocated the buffer meanwhile.
-    fn lacks(&self, staged: &Staged, block: BlockKey) -> bool {
-        matches!(staged, Staged::Needless) && self.can_write(block)
-    }
-
     /// There is room for more unfinished work, or why not.
     pub(super) fn has_room(&mut self) -> std::result::Result<(), Fault> {
         self.no_room.take().map_or(Ok(()), Err)
@@ -446,7 +185,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Work that writes: lost, flushed for, skipped, or recorded, and then marked.
-    fn write_step(
+    pub(super) fn write_step(
         &mut self,
         slot: u32,
         work: &Work<'_>,
@@ -487,32 +226,5 @@ impl<B: Backend> Core<B> {
         let to = Binding { page: to_page, offset: to.0.offset + to.1, size };
         let from = Binding { page: from_page, offset: from.0.offset + from.1, size };
         streams.take(backend, slot, need, for_host, &[Command::Copy { to, from }])
-    }
-
-    /// Part of a write is enqueued, and what holds the rest up only the caller can let go on: too late to say that
-    /// nothing changed.
-    fn broken_off(&mut self, stream: u64, rest: Bytes) -> Result {
-        let name = self.names.write.clone();
-        let work = self.work("tg_buffer_write", &name, stream);
-        let fault = Fault::new(Code::LimitExceeded, "there is no room for more unfinished work");
-        self.write_scope(&work, &[write_of(rest)], |_| Err(fault))
-    }
-
-    /// Whether only the caller can let the slot's work go on.
-    fn is_held_back(&mut self, backend: &B, slot: u32) -> bool {
-        self.streams.is_held_back(slot) && {
-            let _ = self.refresh(backend);
-            self.streams.is_held_back(slot)
-        }
-    }
-
-    /// Bytes the slot may still stage before its own earlier staging has to be over.
-    fn staging_room(&self, slot: u32) -> u64 {
-        let used: u64 = self.staging.iter().filter(|(point, _)| point.slot == slot).map(|(_, place)| place.size).sum();
-        self.settings.staging_size.saturating_sub(used)
-    }
-
-    fn oldest_staging(&self, slot: u32) -> Option<Point> {
-        self.staging.iter().find(|(point, _)| point.slot == slot).map(|(point, _)| *point)
     }
 }
