@@ -769,33 +769,80 @@ fn a_flush_sends_off_work_behind_work_of_others_that_fails_in_it() {
     }
 }
 
+/// What a random program acts on: buffers beside the byte that each is full of, and semaphores beside the values that were
+/// asked for and signalled.
+struct Any {
+    rig: Rig,
+    rng: Rng,
+    buffers: Vec<Handle>,
+    model: Vec<u8>,
+    asked: [u64; SEMAPHORES],
+    signalled: [u64; SEMAPHORES],
+}
+
+const BUFFERS: usize = 6;
+const SEMAPHORES: usize = 3;
+
+impl Any {
+    fn new(seed: u64, scheduling: Scheduling, queues: usize) -> Any {
+        let pace = [Pace::Lazy, Pace::Random, Pace::Eager][seed as usize % 3];
+        let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 5, ..settings(scheduling) });
+        let buffers = (0..BUFFERS).map(|i| rig.filled(SIZE, i as u8)).collect();
+        let (asked, signalled) = ([0; SEMAPHORES], [0; SEMAPHORES]);
+        Any { rig, rng: Rng::new(seed), buffers, model: (0..BUFFERS as u8).collect(), asked, signalled }
+    }
+
+    fn stream(&mut self) -> u64 {
+        self.rng.below(5)
+    }
+
+    /// Two different ones.
+    fn two_buffers(&mut self) -> (usize, usize) {
+        let (a, b) = (self.rng.below(BUFFERS as u64) as usize, self.rng.below(BUFFERS as u64 - 1) as usize);
+        (a, if b >= a { b + 1 } else { b })
+    }
+
+    /// A semaphore and the value after the last that was asked of it.
+    fn ask(&mut self) -> External {
+        let semaphore = self.rng.below(SEMAPHORES as u64);
+        self.asked[semaphore as usize] += 1;
+        External { semaphore, value: self.asked[semaphore as usize], submitted: false }
+    }
+
+    fn signal_some(&mut self) {
+        let semaphore = self.rng.below(SEMAPHORES as u64) as usize;
+        self.signalled[semaphore] = self.rng.between(self.signalled[semaphore], self.asked[semaphore]);
+        self.rig.backend().signal(semaphore as u64, self.signalled[semaphore]);
+    }
+
+    fn signal_all(&self) {
+        (0..).zip(self.asked).for_each(|(semaphore, value)| self.rig.backend().signal(semaphore, value));
+    }
+
+    fn full(&self, buffer: usize) -> [u8; SIZE as usize] {
+        [self.model[buffer]; SIZE as usize]
+    }
+}
+
 /// Streams, buffers, semaphores and signals in any order, against what the calls one after the other give.
 #[test]
 fn any_program_gives_what_its_calls_in_order_give() {
-    const BUFFERS: u64 = 6;
-    const SEMAPHORES: u64 = 3;
     each(|scheduling, queues| {
         for seed in 0..60 {
-            let pace = [Pace::Lazy, Pace::Random, Pace::Eager][seed as usize % 3];
-            let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 5, ..settings(scheduling) });
-            let mut rng = Rng::new(seed);
-            let kernel = rig.kernel(&triple());
-            let mut buffers: Vec<Handle> = (0..BUFFERS).map(|i| rig.filled(SIZE, i as u8)).collect();
-            let mut model: Vec<u8> = (0..BUFFERS as u8).collect();
-            let mut asked = [0; SEMAPHORES as usize];
-            let mut signalled = [0; SEMAPHORES as usize];
+            let mut any = Any::new(seed, scheduling, queues);
+            let kernel = any.rig.kernel(&triple());
             let mut reads = Vec::new();
             for step in 0..120 {
-                let stream = rng.below(5);
-                let (a, b) = (rng.below(BUFFERS) as usize, rng.below(BUFFERS - 1) as usize);
-                let b = if b >= a { b + 1 } else { b };
-                match rng.below(16) {
+                let (stream, (a, b)) = (any.stream(), any.two_buffers());
+                let kind = any.rng.below(16);
+                let Any { rig, buffers, model, .. } = &mut any;
+                match kind {
                     0..4 => {
-                        fill(&rig, stream, whole(buffers[a]), step);
+                        fill(rig, stream, whole(buffers[a]), step);
                         model[a] = step as u8;
                     }
                     4..7 => {
-                        copy(&rig, stream, buffers[a], buffers[b]);
+                        copy(rig, stream, buffers[a], buffers[b]);
                         model[a] = model[b];
                     }
                     7..10 => {
@@ -806,10 +853,10 @@ fn any_program_gives_what_its_calls_in_order_give() {
                     10 => {
                         let (read, answer) = rig.device.read_begin(stream, whole(buffers[a]));
                         answer.expect("a read begins");
-                        reads.push((read, model[a]));
+                        reads.push((read, any.full(a)));
                     }
-                    11 => match read(&rig, stream, buffers[a], 0) {
-                        Ok(bytes) => assert_eq!(bytes, [model[a]; SIZE as usize]),
+                    11 => match read(rig, stream, buffers[a], 0) {
+                        Ok(bytes) => assert_eq!(bytes, any.full(a)),
                         Err(error) => assert_eq!(error, Error::Timeout),
                     },
                     12 => {
@@ -818,33 +865,30 @@ fn any_program_gives_what_its_calls_in_order_give() {
                         model[a] = 200;
                     }
                     13 => {
-                        let semaphore = rng.below(SEMAPHORES);
-                        asked[semaphore as usize] += 1;
-                        hold(&rig, stream, semaphore, asked[semaphore as usize]);
+                        let External { semaphore, value, .. } = any.ask();
+                        hold(&any.rig, stream, semaphore, value);
                     }
-                    14 => {
-                        let semaphore = rng.below(SEMAPHORES) as usize;
-                        signalled[semaphore] = rng.between(signalled[semaphore], asked[semaphore]);
-                        rig.backend().signal(semaphore as u64, signalled[semaphore]);
-                    }
+                    14 => any.signal_some(),
                     _ => {
-                        let (event, recorded) = rig.device.event_record(stream, EVENT);
+                        let (event, recorded) = any.rig.device.event_record(stream, EVENT);
                         recorded.expect("an event");
-                        rig.device.stream_wait_event(rng.below(5), event).expect("a stream waits");
-                        rig.device.event_destroy(event).expect("a destroy");
-                        rig.device.stream_flush(rng.below(5)).expect("a flush");
+                        let [waits, flushed] = [any.stream(), any.stream()];
+                        any.rig.device.stream_wait_event(waits, event).expect("a stream waits");
+                        any.rig.device.event_destroy(event).expect("a destroy");
+                        any.rig.device.stream_flush(flushed).expect("a flush");
                     }
                 }
             }
-            (0..SEMAPHORES).for_each(|semaphore| rig.backend().signal(semaphore, asked[semaphore as usize]));
+            any.signal_all();
+            let rig = &any.rig;
             rig.device.wait(LONG).expect("a wait");
-            (0..SEMAPHORES).for_each(|semaphore| rig.backend().destroy_semaphore(semaphore));
-            for (read, byte) in reads {
+            (0..SEMAPHORES as u64).for_each(|semaphore| rig.backend().destroy_semaphore(semaphore));
+            for (read, bytes) in reads {
                 rig.device.read_wait(read, LONG).expect("a wait");
-                assert_eq!(rig.device.read_data(read).expect("bytes").to_vec(), [byte; SIZE as usize], "seed {seed}");
+                assert_eq!(rig.device.read_data(read).expect("bytes").to_vec(), bytes, "seed {seed}");
             }
-            for (buffer, byte) in buffers.iter().zip(&model) {
-                assert_eq!(rig.read(whole(*buffer)).expect("a read"), [*byte; SIZE as usize], "seed {seed}");
+            for (i, buffer) in any.buffers.iter().enumerate() {
+                assert_eq!(rig.read(whole(*buffer)).expect("a read"), any.full(i), "seed {seed}");
             }
             assert_eq!(rig.settled_failures(), 0);
             rig.assert_ordered();
@@ -855,22 +899,14 @@ fn any_program_gives_what_its_calls_in_order_give() {
 /// The same where the device refuses some of it: what can be read is right, and what ran is ordered.
 #[test]
 fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
-    const BUFFERS: u64 = 6;
-    const SEMAPHORES: u64 = 3;
     each(|scheduling, queues| {
         for seed in 0..30 {
-            let pace = [Pace::Lazy, Pace::Random, Pace::Eager][seed as usize % 3];
-            let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 5, ..settings(scheduling) });
-            let mut rng = Rng::new(seed);
-            let buffers: Vec<Handle> = (0..BUFFERS).map(|i| rig.filled(SIZE, i as u8)).collect();
-            let mut model: Vec<u8> = (0..BUFFERS as u8).collect();
-            let mut asked = [0; SEMAPHORES as usize];
-            let mut signalled = [0; SEMAPHORES as usize];
+            let mut any = Any::new(seed, scheduling, queues);
             for step in 0..150 {
-                let stream = rng.below(5);
-                let (a, b) = (rng.below(BUFFERS) as usize, rng.below(BUFFERS - 1) as usize);
-                let b = if b >= a { b + 1 } else { b };
-                match rng.below(14) {
+                let (stream, (a, b)) = (any.stream(), any.two_buffers());
+                let kind = any.rng.below(14);
+                let Any { rig, rng, buffers, model, .. } = &mut any;
+                match kind {
                     0..4 => {
                         // Whatever it answers, but for this: the bytes are its own from here on, written or not.
                         let answer = rig.device.buffer_fill(stream, whole(buffers[a]), step, 1);
@@ -883,23 +919,16 @@ fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
                         model[a] = model[b];
                     }
                     8 => {
-                        if let Ok(bytes) = read(&rig, stream, buffers[a], 0) {
-                            assert_eq!(bytes, [model[a]; SIZE as usize], "{scheduling:?} {queues} seed {seed}");
+                        if let Ok(bytes) = read(rig, stream, buffers[a], 0) {
+                            assert_eq!(bytes, any.full(a), "{scheduling:?} {queues} seed {seed}");
                         }
                     }
                     9 => {
-                        let semaphore = rng.below(SEMAPHORES);
-                        asked[semaphore as usize] += 1;
-                        let value = asked[semaphore as usize];
                         // It fails like a flush where what the stream had taken is refused.
-                        let external = External { semaphore, value, submitted: false };
-                        let _ = rig.device.stream_wait_external(stream, external);
+                        let external = any.ask();
+                        let _ = any.rig.device.stream_wait_external(stream, external);
                     }
-                    10 => {
-                        let semaphore = rng.below(SEMAPHORES) as usize;
-                        signalled[semaphore] = rng.between(signalled[semaphore], asked[semaphore]);
-                        rig.backend().signal(semaphore as u64, signalled[semaphore]);
-                    }
+                    10 => any.signal_some(),
                     11 => {
                         let call = [Call::Submit, Call::Submit, Call::End][rng.below(3) as usize];
                         rig.backend().inject(call, rng.between(1, 3), fault(Code::Driver, "refused"), false);
@@ -907,19 +936,20 @@ fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
                     _ => drop(rig.device.stream_flush(stream)),
                 }
             }
-            (0..SEMAPHORES).for_each(|semaphore| rig.backend().signal(semaphore, asked[semaphore as usize]));
+            any.signal_all();
+            let rig = &any.rig;
             // The first one may find that the device refuses what was still to come.
             let _ = rig.device.wait(LONG);
             rig.backend().heal();
             rig.device.wait(LONG).expect("a wait");
-            for (buffer, byte) in buffers.iter().zip(&model) {
-                if let Ok(bytes) = read(&rig, 0, *buffer, LONG) {
-                    assert_eq!(bytes, [*byte; SIZE as usize], "{scheduling:?} {queues} seed {seed}");
+            for (i, buffer) in any.buffers.iter().enumerate() {
+                if let Ok(bytes) = read(rig, 0, *buffer, LONG) {
+                    assert_eq!(bytes, any.full(i), "{scheduling:?} {queues} seed {seed}");
                 }
             }
-            for (stream, buffer) in buffers.iter().enumerate() {
-                fill(&rig, stream as u64, whole(*buffer), 77);
-                holds(&rig, 1, *buffer, 77);
+            for (stream, buffer) in any.buffers.iter().enumerate() {
+                fill(rig, stream as u64, whole(*buffer), 77);
+                holds(rig, 1, *buffer, 77);
             }
             rig.assert_ordered();
         }
