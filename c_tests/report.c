@@ -19,6 +19,29 @@ static uint64_t chain(tg_device dev, tg_slice *asked) {
     return root;
 }
 
+TEST(a_root_names_a_stream_where_its_work_was_for_one) {
+    tg_device dev = test_device();
+    tg_buffer_desc desc = TG_BUFFER_DESC_INIT;
+    tg_buffer huge = {0}, data = buffer(dev, "data", WORDS);
+    desc.size = UINT64_C(64) << 30;
+    desc.stream = 0;
+    CHECK_RESULT(tg_buffer_create(dev, &desc, &huge), TG_ERROR_OUT_OF_DEVICE_MEMORY);
+    taint(dev, whole(data), 1, "nobody's stream");
+    const tg_slice asked[] = {whole(huge), whole(data)};
+    tg_report report = {0};
+    CHECK_RESULT(tg_report_slices(dev, asked, 2, &report), TG_OK);
+    CHECK_EQ_INT(report_count(report), 2);
+    CHECK_EQ_INT(report_failure(report, 0).has_stream, 1);
+    CHECK_EQ_INT(report_failure(report, 0).stream, 0);
+    CHECK_EQ_INT(report_failure(report, 1).has_stream, 0);
+    CHECK_EQ_INT(report_failure(report, 1).stream, 0);
+    tg_str json;
+    REQUIRE_OK(tg_report_json(report, &json));
+    CHECK_CONTAINS(json.data, "\"stream\":0");
+    CHECK_CONTAINS(json.data, "\"stream\":null");
+    tg_report_release(report);
+}
+
 TEST(the_path_leads_from_the_root_to_the_bytes_asked_about) {
     tg_device dev = test_device();
     tg_slice asked;

@@ -255,7 +255,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         }
         tg_failure_info {
             struct_size id code vk_result vk_function operation kernel label message stream tag claimed_bytes skips
-            claim_count step_count
+            claim_count step_count has_stream reserved
         }
         tg_claim_info { struct_size buffer offset size label }
         tg_step_info { struct_size kind reserved count kernel needed produced produced_count }

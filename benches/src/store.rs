@@ -68,7 +68,7 @@ impl Store {
 pub(crate) fn success() {
     let name: Arc<str> = "increment".into();
     let work =
-        Work { operation: "tg_launch", name: &name, is_kernel: true, label: "", stream: 0, tag: 0, broken: None };
+        Work { operation: "tg_launch", name: &name, is_kernel: true, label: "", stream: Some(0), tag: 0, broken: None };
     let mut allocated = 0;
     for (buffers, failing) in [1, 2, 4, 16].into_iter().flat_map(|buffers| [(buffers, false), (buffers, true)]) {
         let mut store = Store::default();

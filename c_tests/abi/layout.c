@@ -193,7 +193,7 @@ _Static_assert(offsetof(tg_report_info, failure_count) == 80, "tg_report_info.fa
 _Static_assert(offsetof(tg_report_info, suspect_count) == 88, "tg_report_info.suspect_count");
 _Static_assert(offsetof(tg_report_info, more) == 96, "tg_report_info.more");
 _Static_assert(offsetof(tg_report_info, reserved) == 100, "tg_report_info.reserved");
-_Static_assert(sizeof(tg_failure_info) == 152, "tg_failure_info");
+_Static_assert(sizeof(tg_failure_info) == 160, "tg_failure_info");
 _Static_assert(offsetof(tg_failure_info, struct_size) == 0, "tg_failure_info.struct_size");
 _Static_assert(offsetof(tg_failure_info, id) == 8, "tg_failure_info.id");
 _Static_assert(offsetof(tg_failure_info, code) == 16, "tg_failure_info.code");
@@ -209,6 +209,8 @@ _Static_assert(offsetof(tg_failure_info, claimed_bytes) == 120, "tg_failure_info
 _Static_assert(offsetof(tg_failure_info, skips) == 128, "tg_failure_info.skips");
 _Static_assert(offsetof(tg_failure_info, claim_count) == 136, "tg_failure_info.claim_count");
 _Static_assert(offsetof(tg_failure_info, step_count) == 144, "tg_failure_info.step_count");
+_Static_assert(offsetof(tg_failure_info, has_stream) == 152, "tg_failure_info.has_stream");
+_Static_assert(offsetof(tg_failure_info, reserved) == 156, "tg_failure_info.reserved");
 _Static_assert(sizeof(tg_claim_info) == 48, "tg_claim_info");
 _Static_assert(offsetof(tg_claim_info, struct_size) == 0, "tg_claim_info.struct_size");
 _Static_assert(offsetof(tg_claim_info, buffer) == 8, "tg_claim_info.buffer");

@@ -2026,7 +2026,7 @@ typedef struct tg_failure_info {
     tg_str label;
     /** What there is to say beyond the code: the validator's words, the size asked for, the caller's message. */
     tg_str message;
-    /** The stream the work was for. */
+    /** The stream the work was for; 0 where has_stream is 0. */
     uint64_t stream;
     /** The caller's number for it; for TG_ERROR_CALLER the caller's code. */
     uint64_t tag;
@@ -2038,6 +2038,13 @@ typedef struct tg_failure_info {
     size_t claim_count;
     /** The steps of its path to what was asked about; tg_report_step gives each. */
     size_t step_count;
+    /**
+     * 1 when the work was for a stream; 0 when none was named, as for a kernel, or several may be meant, as for a batch that
+     * the device refused.
+     */
+    uint32_t has_stream;
+    /** 0. */
+    uint32_t reserved;
 } tg_failure_info;
 
 /** Every member of tg_failure_info at its default. */
@@ -2056,7 +2063,9 @@ typedef struct tg_failure_info {
     /* claimed_bytes */ 0, \
     /* skips */ 0, \
     /* claim_count */ 0, \
-    /* step_count */ 0 \
+    /* step_count */ 0, \
+    /* has_stream */ 0, \
+    /* reserved */ 0 \
 }
 
 /** A range that a root claims. */

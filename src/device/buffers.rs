@@ -121,7 +121,7 @@ impl<B: Backend> Core<B> {
         let fresh = (self.settings.track_uninitialized && purpose.is_some() && !desc.unallocated).then(|| Context {
             operation: "tg_buffer_create",
             kernel: self.names.none.clone(),
-            stream: desc.stream,
+            stream: Some(desc.stream),
             label: name.label.clone(),
             tag: desc.tag,
         });
@@ -170,6 +170,6 @@ impl<B: Backend> Core<B> {
 
     pub(super) fn buffer_context(&self, operation: &'static str, block: BlockKey, stream: u64, tag: u64) -> Context {
         let label = self.memory.blocks[block].claims.name.label.clone();
-        Context { operation, kernel: self.names.none.clone(), stream, label, tag }
+        Context { operation, kernel: self.names.none.clone(), stream: Some(stream), label, tag }
     }
 }

@@ -163,7 +163,7 @@ impl<B: Backend> Core<B> {
             Ok((compiled, info)) => (State::Live { compiled: Arc::new(compiled), info: Arc::new(info) }, Ok(())),
             Err(Rejected { fault, info }) => {
                 let label = self.names.none.clone();
-                let context = Context { operation, kernel: name.label.clone(), stream: 0, label, tag };
+                let context = Context { operation, kernel: name.label.clone(), stream: None, label, tag };
                 let set = self.failures.mint(fault.clone(), context, &[name.serial]);
                 let roots = self.failures.name(set);
                 let state = State::Broken { set, info: info.map(Arc::new) };

@@ -55,7 +55,7 @@ impl<B: Backend> Core<B> {
             name: &kernel.name.label,
             is_kernel: true,
             label: desc.label,
-            stream: desc.stream,
+            stream: Some(desc.stream),
             tag: desc.tag,
             broken,
         };

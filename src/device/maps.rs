@@ -181,7 +181,7 @@ impl<B: Backend> Core<B> {
             Err(error) => return error,
         };
         let name = self.names.map.clone();
-        let work = self.work("tg_buffer_map", &name, 0);
+        let work = self.work("tg_buffer_map", &name, None);
         match self.write_scope(&work, &[Use { bytes, access }], |_| Err(fault)) {
             Err(error) => error,
             Ok(()) => Fault::new(Code::Internal, "what failed went well").into(),

@@ -281,8 +281,8 @@ impl<B: Backend> Core<B> {
     }
 
     /// Writes no operation without its work's name.
-    fn work<'a>(&self, operation: &'static str, name: &'a Arc<str>, stream: u64) -> Work<'a> {
-        Work { operation, name, is_kernel: false, label: "", stream, tag: 0, broken: None }
+    fn work<'a>(&self, operation: &'static str, name: &'a Arc<str>, stream: impl Into<Option<u64>>) -> Work<'a> {
+        Work { operation, name, is_kernel: false, label: "", stream: stream.into(), tag: 0, broken: None }
     }
 }
 

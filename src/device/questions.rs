@@ -167,7 +167,7 @@ impl<B: Backend> Core<B> {
         Context {
             operation,
             kernel: self.names.none.clone(),
-            stream: 0,
+            stream: None,
             label: cut(error.label, MAX_NAME).into(),
             tag: error.code as u64,
         }

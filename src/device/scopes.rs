@@ -34,7 +34,7 @@ impl<B: Backend> Device<B> {
                 name: &name,
                 is_kernel: false,
                 label: desc.label,
-                stream: desc.stream,
+                stream: Some(desc.stream),
                 tag: desc.tag,
                 broken: None,
             };

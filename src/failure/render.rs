@@ -38,7 +38,7 @@ pub(super) fn skip_line(step: &NewStep<'_>, count: u64) -> String {
     )
 }
 
-fn headline(line: &mut String, code: Code, operation: &str, kernel: &str, label: &str, stream: u64) {
+fn headline(line: &mut String, code: Code, operation: &str, kernel: &str, label: &str, stream: Option<u64>) {
     line.push_str(code.name());
     if !operation.is_empty() {
         let _ = write!(line, " in {operation}");
@@ -49,7 +49,9 @@ fn headline(line: &mut String, code: Code, operation: &str, kernel: &str, label:
     if !label.is_empty() && label != kernel {
         let _ = write!(line, ", \"{label}\"");
     }
-    let _ = write!(line, ", stream {stream}");
+    if let Some(stream) = stream {
+        let _ = write!(line, ", stream {stream}");
+    }
 }
 
 fn driver(line: &mut String, function: &str, result: i32) {

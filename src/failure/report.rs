@@ -40,8 +40,8 @@ pub struct Failure {
     pub operation: String,
     /// The kernel that failed or was to run, or empty.
     pub kernel: String,
-    /// The stream the work was for.
-    pub stream: u64,
+    /// The stream the work was for, if it was for one.
+    pub stream: Option<u64>,
     /// The caller's name for the buffer, launch or scope, or empty.
     pub label: String,
     /// The caller's number for it.

@@ -26,8 +26,8 @@ pub struct Context {
     pub operation: &'static str,
     /// The kernel, or empty.
     pub kernel: Arc<str>,
-    /// The stream the work was for.
-    pub stream: u64,
+    /// The stream the work was for, if it was for one.
+    pub stream: Option<u64>,
     /// The caller's name for the work or the buffer, or empty.
     pub label: Arc<str>,
     /// The caller's number for it.

@@ -109,7 +109,7 @@ fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, aske
         vk_function: String::new(),
         operation: String::new(),
         kernel: String::new(),
-        stream: 0,
+        stream: None,
         label: String::new(),
         tag: 0,
         message: String::new(),

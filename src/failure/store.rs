@@ -97,8 +97,8 @@ pub struct Work<'a> {
     pub is_kernel: bool,
     /// The caller's name for it, or empty.
     pub label: &'a str,
-    /// The stream it is for.
-    pub stream: u64,
+    /// The stream it is for, if it is for one.
+    pub stream: Option<u64>,
     /// The caller's number for it.
     pub tag: u64,
     /// The kernel's root, if it is broken, and the kernel as paths name it (R8).

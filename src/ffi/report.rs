@@ -64,7 +64,7 @@ pub struct tg_failure_info {
     pub label: tg_str,
     /// What there is to say beyond the code: the validator's words, the size asked for, the caller's message.
     pub message: tg_str,
-    /// The stream the work was for.
+    /// The stream the work was for; 0 where has_stream is 0.
     pub stream: u64,
     /// The caller's number for it; for TG_ERROR_CALLER the caller's code.
     pub tag: u64,
@@ -76,6 +76,11 @@ pub struct tg_failure_info {
     pub claim_count: usize,
     /// The steps of its path to what was asked about; tg_report_step gives each.
     pub step_count: usize,
+    /// 1 when the work was for a stream; 0 when none was named, as for a kernel, or several may be meant, as for a batch that
+    /// the device refused.
+    pub has_stream: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// A range that a root claims.
@@ -305,12 +310,14 @@ pub unsafe extern "C" fn tg_report_failure(report: tg_report, index: usize, out:
             kernel: strings.kernel.borrow(),
             label: strings.label.borrow(),
             message: strings.message.borrow(),
-            stream: failure.stream,
+            stream: failure.stream.unwrap_or(0),
             tag: failure.tag,
             claimed_bytes: failure.claimed_bytes,
             skips: failure.skips,
             claim_count: failure.claims.len(),
             step_count: failure.path.len(),
+            has_stream: u32::from(failure.stream.is_some()),
+            reserved: 0,
         });
         Ok(())
     })
