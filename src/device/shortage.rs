@@ -4,9 +4,9 @@
 //! looks, tries again, then waits for the oldest that goes on by itself, whichever slot it is of. What only the caller can
 //! let go on is not waited for.
 
-use super::transfer::is_short;
 use super::waits::Deadline;
 use super::{Core, Device};
+use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::Point;
 use crate::stream::{Backend, Progress};
@@ -25,6 +25,11 @@ pub(super) enum Shortage {
     HeldBack,
     /// None comes back.
     For(Fault),
+}
+
+/// Memory ran out, and may be there again later.
+pub(super) fn is_short(fault: &Fault) -> bool {
+    matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory)
 }
 
 impl<B: Backend> Core<B> {

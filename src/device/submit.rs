@@ -1,7 +1,8 @@
 //! Work on its way: enqueued under the device's lock, and handed to its queue without it, in order.
 
+use super::shortage::is_short;
 use super::waits::Deadline;
-use super::{Core, Device, FOREVER, Guard, Refusal, Turn, transfer};
+use super::{Core, Device, FOREVER, Guard, Refusal, Turn};
 use crate::error::{Error, Result};
 use crate::stream::Backend;
 use crate::stream::driver::Submission;
@@ -115,7 +116,7 @@ impl<B: Backend> Device<B> {
         while let Some(mut submission) = core.streams.next(queue) {
             drop(core);
             let mut answer = submit(&mut submission);
-            if answer.as_ref().is_err_and(transfer::is_short) {
+            if answer.as_ref().is_err_and(is_short) {
                 // The specification leaves everything as it was, so once more after giving back what is idle.
                 let mut core = self.lock();
                 let _ = core.refresh(&self.backend);

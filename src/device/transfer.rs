@@ -141,11 +141,6 @@ impl<B: Backend> Device<B> {
     }
 }
 
-/// Memory ran out, and may be there again later.
-pub(super) fn is_short(fault: &Fault) -> bool {
-    matches!(fault.code, Code::OutOfDeviceMemory | Code::OutOfHostMemory)
-}
-
 /// A token has no memory of ours to move bytes to or from.
 pub(super) fn with_memory(block: &Block, field: &'static str) -> Result {
     if block.place.is_none() && block.claims.is_allocated() {
