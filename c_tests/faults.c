@@ -241,6 +241,23 @@ TEST(a_device_that_cannot_be_made_is_no_device_and_no_leak) {
     CHECK_RESULT(tg_device_destroy(dev, TEST_LONG), TG_OK);
 }
 
+/* A wait that fails is not the end of the work: what it uses goes when the device says that it is over. */
+TEST(a_device_whose_waits_fail_is_not_destroyed_under_running_work) {
+    enum { LAUNCHES = 100 };
+    const tg_device_desc desc = test_device_desc();
+    tg_device dev = test_device_with(&desc);
+    tg_kernel incrementing = kernel(dev, "increment");
+    tg_buffer data = buffer(dev, "data", LARGE / 8);
+    REQUIRE_OK(tg_buffer_fill(dev, 0, whole(data), 1, 4));
+    for (int i = 0; i < LAUNCHES; i++) REQUIRE_OK(increment(dev, 0, incrementing, whole(data), LARGE / 8, 1));
+    REQUIRE_OK(tg_stream_flush(dev, 0));
+    tg_shim_fail("vkWaitSemaphores", 1, TG_SHIM_FOREVER, OUT_OF_HOST_MEMORY);
+    CHECK_RESULT(tg_device_destroy(dev, TEST_LONG), TG_OK);
+    CHECK(tg_shim_faults("vkWaitSemaphores") > 0);
+    tg_shim_clear();
+    test_device_gone(dev);
+}
+
 static tg_device told_device;
 static tg_result flushed_inside;
 static unsigned told;

@@ -82,3 +82,25 @@ fn a_ragged_fill_of_what_was_allocated_meanwhile_is_made() {
     assert_eq!(rig.read(slice).expect("its bytes"), [5; 63]);
     rig.assert_ordered();
 }
+
+#[test]
+fn a_question_about_what_was_destroyed_meanwhile_is_refused() {
+    let rig: &Rig = Box::leak(Box::new(Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings())));
+    let buffer = rig.buffer(64);
+    rig.device.buffer_fill(0, whole(buffer), 1, 1).expect("a fill");
+    rig.backend().at_wait(move || rig.device.buffer_destroy(buffer).expect("destroyed"));
+    let answer = rig.device.check_written(&[whole(buffer)], tidegate::device::FOREVER);
+    assert_eq!(misused(answer), (Code::StaleHandle, "slices.buffer"));
+}
+
+/// The end of the largest slice there is lies beside the end of all numbers.
+#[test]
+fn a_ragged_fill_at_the_end_of_everything_is_skipped_like_any_other() {
+    let rig = Rig::new(Options::new(1, 1), settings());
+    let (buffer, answer) = rig.try_buffer(u64::MAX, BufferMemory::Managed(MemoryKind::Device), "endless");
+    assert!(answer.is_err());
+    for (offset, size) in [(u64::MAX - 2, 1), (u64::MAX - 5, 5), (u64::MAX - 1, 1), (0, u64::MAX - 1)] {
+        let answer = rig.device.buffer_fill(0, host::rig::part(buffer, offset, size), 1, 1);
+        assert!(matches!(answer, Err(tidegate::error::Error::Skipped(_))), "{answer:?}");
+    }
+}

@@ -290,6 +290,29 @@ fn the_barrier_of_a_refused_batch_is_made_again() {
     }
 }
 
+/// That waiting or asking fails does not end the work: its memory goes when it is over.
+#[test]
+fn a_device_is_not_closed_under_work_that_could_not_be_waited_for() {
+    for call in [Call::Wait, Call::Completed] {
+        for times in [false, true] {
+            let mut rig = Rig::lazy();
+            let (from, to) = (rig.filled(64, 1), rig.buffer(64));
+            rig.device.buffer_copy(0, whole(to), whole(from)).expect("a copy");
+            rig.device.stream_flush(0).expect("a flush");
+            rig.backend().inject(call, 1, fault(Code::OutOfHostMemory, "no wait"), times);
+            let closed = rig.device.close(20_000_000);
+            assert_eq!(rig.backend().check(), [""; 0], "{call:?}");
+            if closed.is_err() {
+                assert_eq!(closed, Err(tidegate::error::Error::Timeout));
+                rig.backend().heal();
+                rig.device.close(FOREVER).expect("closed");
+            }
+            assert_eq!(rig.backend().check(), [""; 0], "{call:?}");
+            assert_eq!(rig.backend().live_pages(), 0);
+        }
+    }
+}
+
 /// One thread may be submitting to its queue while another looks at all of them: what it took would overtake.
 #[test]
 fn a_scheduler_submits_to_one_queue_only() {

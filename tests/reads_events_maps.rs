@@ -130,6 +130,93 @@ fn a_device_wait_waits_for_reads() {
     });
 }
 
+/// Whoever waited for it knows that it is over, though nobody asked for its bytes yet.
+#[test]
+fn a_read_that_was_waited_for_survives_a_loss() {
+    each(|scheduling| {
+        for whole_device in [false, true] {
+            let rig = rig(scheduling);
+            let source = rig.filled(64, 1);
+            let read = begin(&rig, whole(source));
+            let waited = if whole_device { rig.device.wait(FOREVER) } else { rig.device.stream_wait(0, FOREVER) };
+            waited.expect("a wait");
+            rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "lost"), true);
+            rig.device.buffer_fill(0, whole(source), 1, 1).expect("a fill");
+            assert_eq!(failed(rig.device.stream_flush(0)).0, Code::DeviceLost);
+            rig.device.read_poll(read).expect("over");
+            assert_eq!(data(&rig, read), [1; 64]);
+        }
+    });
+}
+
+/// Its memory comes back when it is over, so that is waited for, or is an answer.
+#[test]
+fn memory_full_of_reads_is_no_failure() {
+    const SIZE: u64 = 54_000;
+    each(|scheduling| {
+        for pace in [Pace::Lazy, Pace::Eager] {
+            let settings = Settings { memory_cap: 128 << 10, ..settings(scheduling) };
+            let rig = Rig::new(Options::new(1, 1).pace(pace), settings);
+            let source = rig.filled(SIZE, 1);
+            rig.device.wait(FOREVER).expect("a wait");
+            let first = begin(&rig, whole(source));
+            let mut second = rig.device.read_begin(0, whole(source));
+            if pace == Pace::Lazy {
+                assert_eq!(second, (NOTHING, Err(Error::NotReady)), "{scheduling:?}");
+                rig.device.read_wait(first, FOREVER).expect("over");
+                second = rig.device.read_begin(0, whole(source));
+            }
+            second.1.expect("the first one's memory is back");
+            let mut bytes = vec![0; SIZE as usize];
+            rig.device.buffer_read(0, &mut bytes, whole(source), FOREVER).expect("it waits for the other");
+            rig.device.buffer_write(0, whole(source), &[2; SIZE as usize], false).expect("so does a write");
+            for read in [first, second.0] {
+                rig.device.read_wait(read, FOREVER).expect("over");
+                assert_eq!(data(&rig, read), [1; SIZE as usize]);
+            }
+            assert_eq!(bytes, [1; SIZE as usize]);
+            assert_eq!(rig.settled_failures(), 0);
+            rig.assert_ordered();
+        }
+    });
+}
+
+/// What it was to read is lost, and nothing else keeps it.
+#[test]
+fn a_read_that_timed_out_leaves_nothing_on_a_lost_device() {
+    each(|scheduling| {
+        let rig = lazy(scheduling);
+        let source = rig.filled(64, 1);
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().hold(true);
+        assert_eq!(rig.device.buffer_read(0, &mut [0; 64], whole(source), 0), Err(Error::Timeout));
+        rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "lost"), true);
+        rig.device.buffer_fill(1, whole(source), 1, 1).expect("a fill");
+        assert_eq!(failed(rig.device.stream_flush(1)).0, Code::DeviceLost);
+        rig.device.buffer_destroy(source).expect("destroyed");
+        let _ = rig.device.trim();
+        assert_eq!(rig.device.memory_stats().used, [0; 3], "{scheduling:?}");
+    });
+}
+
+#[test]
+fn a_write_that_must_not_wait_does_not_wait_for_room_either() {
+    each(|scheduling| {
+        let settings = Settings { max_pending: 1, ..settings(scheduling) };
+        let rig = Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings);
+        let (busy, target) = (rig.buffer(64), rig.filled(64, 3));
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.device.buffer_fill(0, whole(busy), 1, 1).expect("a fill");
+        rig.device.stream_flush(0).expect("a flush");
+        rig.backend().at_wait(|| panic!("it waits for the device"));
+        assert_eq!(rig.device.buffer_write(1, whole(target), &[7; 64], true), Err(Error::NotReady));
+        rig.backend().at_wait(|| ());
+        assert_eq!(rig.read(whole(target)).expect("nothing changed"), [3; 64]);
+        rig.device.buffer_write(1, whole(target), &[7; 64], true).expect("there is room now");
+        assert_eq!(rig.read(whole(target)).expect("its bytes"), [7; 64]);
+    });
+}
+
 #[test]
 fn a_read_of_claimed_bytes_begins_and_its_verdict_stands() {
     each(|scheduling| {
@@ -308,7 +395,7 @@ fn a_loss_takes_the_reads_that_are_not_over_and_leaves_the_others() {
         let (over, bad) = (begin(&rig, whole(buffer)), begin(&rig, whole(doubtful)));
         rig.device.read_wait(over, FOREVER).expect("a wait");
         let unseen = begin(&rig, whole(buffer));
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().run_all();
         let unfinished = begin(&rig, whole(other));
         rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
         rig.write(whole(other), &[4; 64]).expect("not known yet");
@@ -386,7 +473,7 @@ fn what_cannot_be_fetched_is_asked_for_again() {
         let rig = rig(scheduling);
         let buffer = rig.filled(64, 5);
         let read = begin(&rig, whole(buffer));
-        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().run_all();
         rig.backend().inject(Call::PageRead, 1, fault(Code::OutOfHostMemory, "cannot be invalidated"), false);
         assert_eq!(failed(rig.device.read_wait(read, FOREVER)).0, Code::OutOfHostMemory);
         assert_eq!(data(&rig, read), [5; 64]);

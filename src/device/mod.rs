@@ -220,10 +220,12 @@ impl<B: Backend> Core<B> {
     fn refresh(&mut self, backend: &B) -> std::result::Result<(), Fault> {
         self.unasked = 0;
         let answer = self.streams.refresh(backend);
+        // On a lost device nothing more is over, and nothing looks at what it uses.
+        let lost = self.failures.is_lost();
         let streams = &self.streams;
         let pages = &mut self.memory.pages;
         self.staging.retain(|(point, place)| {
-            let done = streams.is_complete(*point);
+            let done = lost || streams.is_complete(*point);
             if done {
                 pages.free(place);
             }
@@ -239,7 +241,7 @@ impl<B: Backend> Core<B> {
         });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
         if !self.late_reads.is_empty() {
-            let read = self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point));
+            let read = self.late_reads.iter().filter(|(point, _)| lost || streams.is_complete(*point));
             let over: SmallVec<[BlockKey; 4]> = read.map(|(_, block)| *block).collect();
             self.late_reads.retain(|(_, block)| !over.contains(block));
             for block in over {

@@ -21,10 +21,9 @@ impl<B: Backend> Device<B> {
     /// Waits until everything that writes the bytes is over, then says whether they can be trusted.
     pub fn check_written(&self, slices: &[Slice], timeout_ns: u64) -> Result {
         let deadline = Deadline::after(timeout_ns);
-        let (asked, points) = self.with(|core| {
+        let points = self.with(|core| {
             let asked = core.resolve_all(slices)?;
-            let points = core.writers(&asked);
-            Ok::<_, Error>((asked, points))
+            Ok::<_, Error>(core.writers(&asked))
         })?;
         let mut slots: SmallVec<[u32; 8]> = points.iter().map(|point| point.slot).collect();
         slots.sort_unstable();
@@ -39,6 +38,8 @@ impl<B: Backend> Device<B> {
             }
         }
         self.with(|core| {
+            // Another thread may have destroyed one meanwhile.
+            let asked = core.resolve_all(slices)?;
             asked.iter().for_each(|bytes| core.reconcile(bytes.block));
             core.ensure_written(&asked).map_err(Error::Unwritten)
         })

@@ -2,8 +2,8 @@
 //!
 //! A read is a copy into a block of its own and an entry of the ledger (R12). From then on what becomes of the source
 //! does not matter, and the verdict is that block's claims once the copy is over. Bytes that can be trusted go to the
-//! host as soon as somebody looks, so a read that finished has them even if the device is lost afterwards; claims go to
-//! a block without memory, for as long as the read is kept.
+//! host as soon as somebody looks at the read or waits for its stream, so a read that finished has them even if the device
+//! is lost afterwards; claims go to a block without memory, for as long as the read is kept.
 
 use super::shortage::Shortage;
 use super::transfer::write_of;
@@ -295,6 +295,22 @@ impl<B: Backend> Device<B> {
         Ok(())
     }
 
+    /// Takes the bytes of reads that are over to the host: there they are safe from a loss, and out of the way of others.
+    /// Whether there was any.
+    pub(super) fn fetch_reads(&self) -> bool {
+        let over: SmallVec<[Handle; 8]> = self.with(|core| {
+            let Core { reads, streams, .. } = core;
+            let is_over =
+                |read: &Read| matches!(read.state, State::Copying { point, .. } if streams.is_complete(point));
+            if reads.is_empty() {
+                return SmallVec::new();
+            }
+            reads.iter().filter(|(_, read)| is_over(read)).map(|(handle, _)| handle).collect()
+        });
+        // One that cannot be fetched is somebody's to ask for again.
+        over.into_iter().filter(|read| self.finish_read(*read, Deadline::after(0)) != Err(Error::NotReady)).count() > 0
+    }
+
     fn fetching(&self, read: Handle) -> Result<Arc<Mutex<()>>> {
         self.with(|core| Ok(core.reads.resolve(read, "read")?.fetching.clone()))
     }
@@ -420,6 +436,14 @@ impl<B: Backend> Core<B> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The copies of reads that somebody will ask for.
+    pub(super) fn reads_under_way(&self) -> impl Iterator<Item = Point> {
+        self.reads.iter().filter_map(|(_, read)| match read.state {
+            State::Copying { point, .. } => Some(point),
+            _ => None,
+        })
     }
 
     fn no_longer_waited_for(&mut self, point: Point) {

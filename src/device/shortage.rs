@@ -57,7 +57,7 @@ impl<B: Backend> Core<B> {
         let points = || {
             let (up, late) =
                 (self.staging.iter().map(|(point, _)| *point), self.late_reads.iter().map(|(point, _)| *point));
-            up.chain(late).chain(self.waited_reads.iter().copied())
+            up.chain(late).chain(self.waited_reads.iter().copied()).chain(self.reads_under_way())
         };
         let runs = |point: &Point| !streams.is_complete(*point) && !is_held(point);
         if let Some(point) = points().find(runs) {
@@ -77,8 +77,11 @@ impl<B: Backend> Device<B> {
             Shortage::Until(point) => {
                 // The batch may still be open; and a refusal frees its staging as well.
                 let _ = self.flush_slot(point.slot);
-                self.wait_for(point, deadline)
+                self.wait_for(point, deadline)?;
+                self.fetch_reads();
+                Ok(())
             }
+            Shortage::Calls if self.fetch_reads() => Ok(()),
             Shortage::Calls if deadline.is_over() => Err(Error::Timeout),
             Shortage::Calls => {
                 std::thread::sleep(deadline.step().min(STEP));

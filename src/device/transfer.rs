@@ -83,13 +83,12 @@ impl<B: Backend> Device<B> {
             return Ok(());
         }
         let pattern = pattern.to_le_bytes();
-        let byte_at = |at: u64| pattern[((at - to.start) % u64::from(pattern_size)) as usize];
+        let byte_at = |at: u64| pattern[(at.wrapping_sub(to.start) % u64::from(pattern_size)) as usize];
         // Vulkan fills multiples of four at multiples of four; ragged ends are copied.
-        let middle =
-            (to.start.next_multiple_of(4).min(to.end), (to.end & !3).max(to.start.next_multiple_of(4)).min(to.end));
-        let middle = if middle.0 < middle.1 { middle } else { (to.end, to.end) };
+        let first = to.start.checked_next_multiple_of(4).map_or(to.end, |first| first.min(to.end));
+        let middle = if first < to.end & !3 { (first, to.end & !3) } else { (to.end, to.end) };
         let ends: Vec<u8> = (to.start..middle.0).chain(middle.1..to.end).map(byte_at).collect();
-        let word = u32::from_le_bytes(std::array::from_fn(|i| byte_at(middle.0 + i as u64)));
+        let word = u32::from_le_bytes(std::array::from_fn(|i| byte_at(middle.0.wrapping_add(i as u64))));
         loop {
             let staged = if ends.is_empty() { None } else { Some(self.stage(slot, to, &ends, false)?) };
             let (mut enqueued, mut too_soon) = (false, false);

@@ -54,16 +54,25 @@ impl<B: Backend> Device<B> {
         let deadline = Deadline::after(timeout_ns);
         let slot = self.usable_slot(stream)?;
         let refused = self.flush_slot(slot);
-        let last = self.lock().streams.last(slot);
+        let (last, has_reads) = {
+            let core = self.lock();
+            (core.streams.last(slot), !core.reads.is_empty())
+        };
         if let Some(point) = last {
             self.wait_for(point, deadline)?;
+        }
+        if has_reads {
+            self.fetch_reads();
         }
         refused
     }
 
     /// Waits for everything enqueued on any stream.
     pub fn wait(&self, timeout_ns: u64) -> Result {
-        let deadline = Deadline::after(timeout_ns);
+        self.wait_for_everything(Deadline::after(timeout_ns))
+    }
+
+    fn wait_for_everything(&self, deadline: Deadline) -> Result {
         self.usable()?;
         let slots = self.lock().streams.slots();
         let mut refused = Ok(());
@@ -76,6 +85,7 @@ impl<B: Backend> Device<B> {
                 self.wait_for(point, deadline)?;
             }
         }
+        self.fetch_reads();
         refused
     }
 
@@ -205,13 +215,30 @@ impl<B: Backend> Device<B> {
         }
     }
 
+    /// Waits until nothing runs any more, and asks where waiting fails for a reason that is not the end of the work.
+    fn settle(&self, deadline: Deadline) -> Result {
+        loop {
+            if let Err(Error::Timeout) = self.wait_for_everything(deadline) {
+                return Err(Error::Timeout);
+            }
+            let over = self.with(|core| {
+                let _ = core.refresh(&self.backend);
+                core.failures.is_lost() || core.streams.is_idle()
+            });
+            if over {
+                return Ok(());
+            }
+            if deadline.is_over() {
+                return Err(Error::Timeout);
+            }
+            std::thread::sleep(deadline.step().min(HELD_STEP));
+        }
+    }
+
     /// Waits for the work in flight, then frees everything; with `Timeout`, nothing changed. Nobody else is in a call: what
     /// one of them enqueued after the wait would lose its memory while it runs.
     pub fn close(&mut self, timeout_ns: u64) -> Result {
-        // A lost or refusing device has nothing left to wait for.
-        if let Err(Error::Timeout) = self.wait(timeout_ns) {
-            return Err(Error::Timeout);
-        }
+        self.settle(Deadline::after(timeout_ns))?;
         let mut core = self.lock();
         let alive: Vec<String> = core
             .memory
@@ -283,7 +310,7 @@ impl<B: Backend> Core<B> {
 impl<B: Backend> Drop for Device<B> {
     fn drop(&mut self) {
         // Whoever did not close it in time gets what closing would have freed, as far as nothing is running on it.
-        if let Err(Error::Timeout) = self.wait(STEP.as_nanos() as u64) {
+        if self.settle(Deadline(Instant::now().checked_add(STEP))).is_err() {
             return;
         }
         self.core.get_mut().destroy_all(&self.backend);

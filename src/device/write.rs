@@ -66,6 +66,9 @@ impl<B: Backend> Device<B> {
                 return Err(Error::misuse(Code::InvalidArgument, "src_size", why));
             }
         }
+        if write.no_wait && !self.with(|core| core.has_room_for(&self.backend, src.len().div_ceil(chunk))) {
+            return Err(Error::NotReady);
+        }
         let mut sent_off = false;
         while in_pieces || (write.was_held && self.with(|core| core.is_held_back(&self.backend, slot))) {
             let fits = src.len() as u64 <= self.with(|core| core.staging_room(slot));
@@ -167,6 +170,16 @@ impl<B: Backend> Core<B> {
         let work = self.work("tg_buffer_write", &name, stream);
         let fault = Fault::new(Code::LimitExceeded, "there is no room for more unfinished work");
         self.write_scope(&work, &[write_of(rest)], |_| Err(fault))
+    }
+
+    /// Whether so many more pieces of work may be unfinished without waiting for any; all there may be is enough.
+    fn has_room_for(&mut self, backend: &B, pieces: usize) -> bool {
+        let most = self.settings.max_pending as usize;
+        let is_full = |core: &Self| core.failures.ledger().len() + pieces.min(most) > most;
+        if is_full(self) {
+            let _ = self.refresh(backend);
+        }
+        !is_full(self)
     }
 
     /// Whether only the caller can let the slot's work go on.

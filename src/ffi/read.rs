@@ -42,7 +42,9 @@ pub unsafe extern "C" fn tg_read_begin(dev: tg_device, stream: u64, src: tg_slic
 
 /// Tells whether a read is over, without waiting.
 ///
-/// A read that is over stays over: a device lost afterwards takes nothing from it.
+/// A read that is over stays over: a device lost afterwards takes nothing from it. It is over when this function, or a wait
+/// for the read, for its stream or for the device, has found it so; tg_stream_wait and tg_device_wait fetch the bytes of
+/// every read that they find over.
 ///
 /// \param dev The device.
 /// \param read The read.
