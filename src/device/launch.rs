@@ -146,7 +146,7 @@ fn collect_uses<B: Backend>(
     let mut add = |bytes: Bytes, block: &Block, access: Access| {
         let writes = access.writes();
         if writes || access.needs_bytes() {
-            streams.depend(slot, &block.hazards, bytes.start, bytes.end, writes, need);
+            need.depend(streams, slot, &block.hazards, (bytes.start, bytes.end), writes);
         }
         uses.push(Use { bytes, access });
     };

@@ -176,7 +176,7 @@ impl<B: Backend> Core<B> {
             if (writes || u.access.needs_bytes())
                 && let Some(block) = self.memory.blocks.get(block)
             {
-                self.streams.depend(slot, &block.hazards, start, end, writes, &mut need);
+                need.depend(&*self.streams, slot, &block.hazards, (start, end), writes);
             }
         }
         need

@@ -6,7 +6,7 @@
 use super::backend::{Backend, Binding, External, Launch};
 use crate::error::Fault;
 use crate::failure::Point;
-use crate::memory::{Hazards, Mark};
+use crate::memory::{Hazards, Mark, hazard::Hazard};
 use smallvec::SmallVec;
 
 /// Something to record. Commands handed over together touch disjoint bytes.
@@ -60,9 +60,52 @@ pub struct Need {
     pub(super) own: u64,
     /// Pages that went back to the device before.
     pub(super) returned: u64,
+    /// What spares most work from asking the driver at all, if the driver says so.
+    pub(super) own_work: Option<OwnWork>,
+}
+
+/// What is known of the slot's own work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnWork {
+    pub(super) slot: u32,
+    /// The last batch that never ran.
+    pub(super) refused: u64,
+    /// Work up to here is before a barrier.
+    pub(super) covered: u64,
 }
 
 impl Need {
+    /// Adds what a use of bytes in the slot comes after.
+    #[inline]
+    pub fn depend<B: Backend>(
+        &mut self,
+        streams: &dyn Driver<B>,
+        slot: u32,
+        hazards: &Hazards,
+        bytes: (u64, u64),
+        writes: bool,
+    ) {
+        hazards.visit(bytes.0, bytes.1, |_, _, hazard| {
+            // Most work comes after work of its own stream.
+            if !hazard.before(writes).all(|mark| self.is_own_work(mark)) {
+                self.ask(streams, slot, hazard, writes);
+            }
+        });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask<B: Backend>(&mut self, streams: &dyn Driver<B>, slot: u32, hazard: &Hazard, writes: bool) {
+        hazard.before(writes).for_each(|mark| streams.come_after(slot, *mark, self));
+    }
+
+    /// Whether the driver need not be asked what comes of having to come after this: at most a barrier.
+    fn is_own_work(&mut self, mark: &Mark) -> bool {
+        let Some(own) = self.own_work else { return false };
+        self.barrier |= mark.point.slot == own.slot && mark.sequence > own.covered;
+        mark.point.slot == own.slot && mark.point.batch > own.refused
+    }
+
     pub(super) fn flush(&mut self, slot: u32) {
         if !self.flush.contains(&slot) {
             self.flush.push(slot);
@@ -193,8 +236,8 @@ pub trait Driver<B: Backend>: Send {
     /// Adds what work of the slot comes after, whatever it does. `returned` pages went back to the device so far. What
     /// ran on them is over, but their memory may be another page's by now, which knows nothing of it: a barrier does.
     fn need(&self, slot: u32, returned: u64, need: &mut Need);
-    /// Adds what a use of bytes in the slot comes after.
-    fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need);
+    /// Adds what comes of having to come after earlier work, of the same slot or another.
+    fn come_after(&self, slot: u32, mark: Mark, need: &mut Need);
     /// Takes one piece of work. If recording it panics, its recording is lost with everything in it, which
     /// [`discarded`](Self::discarded) tells.
     fn take(

@@ -13,11 +13,13 @@
 
 use super::answers::Answers;
 use super::backend::{Backend, External};
-use super::driver::{Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point};
+use super::driver::{
+    Command, Driver, Look, Need, OrderStats, OwnWork, Progress, Submission, Told, add_external, add_point,
+};
 use super::pool::StreamPool;
 use crate::error::Fault;
 use crate::failure::Point;
-use crate::memory::{Hazards, Mark, hazard};
+use crate::memory::Mark;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -181,49 +183,6 @@ impl<B: Backend> EventStreams<B> {
         Ok(())
     }
 
-    /// Adds what comes of having to come after work of another slot, or of earlier work of this one.
-    fn come_after(&self, slot: u32, point: Point, sequence: u64, need: &mut Need) {
-        let Some(theirs) = self.pool.try_get(point.slot) else { return };
-        let own = self.pool.try_get(slot);
-        // Work that never ran cannot stand for what it was to come after.
-        if point.batch <= theirs.answers.refused()
-            && own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals)
-        {
-            self.come_after_everything(slot, need);
-        }
-        if point.slot == slot {
-            need.barrier |= sequence > theirs.covered;
-            return;
-        }
-        let same_queue = self.queue_of(point.slot) == self.queue_of(slot);
-        let seen = own.and_then(|own| own.seen.get(point.slot as usize)).copied().unwrap_or(0);
-        let mut batch = point.batch;
-        if point.batch > theirs.answers.settled() {
-            if point.batch >= theirs.open || !self.is_held_back(point.slot) {
-                need.flush(point.slot);
-                return;
-            }
-            self.come_behind(slot, point, need);
-            // Should it be refused, all that it stood for may be on this queue.
-            need.barrier |= seen < batch;
-        } else {
-            // What was refused never runs; there is nothing to come after.
-            batch = batch.min(theirs.accepted);
-        }
-        if seen >= batch {
-            return;
-        }
-        if same_queue {
-            need.barrier = true;
-        } else {
-            let point = Point { batch, ..point };
-            match need.waits.iter_mut().find(|wait| wait.slot == point.slot) {
-                Some(wait) => wait.batch = wait.batch.max(batch),
-                None => need.waits.push(point),
-            }
-        }
-    }
-
     /// Adds a batch that is held back. What the slot recorded before need not wait with this work.
     fn come_behind(&self, slot: u32, point: Point, need: &mut Need) {
         add_point(&mut need.after, point);
@@ -378,24 +337,53 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         need.returned = returned;
         need.barrier |= own.map_or(0, |own| own.returned) < returned;
         if let Some(own) = own {
+            need.own_work = Some(OwnWork { slot, refused: own.answers.refused(), covered: own.covered });
             for (point, _) in own.told.iter().filter(|(_, told)| told.is_due(own.open)) {
-                self.come_after(slot, *point, u64::MAX, need);
+                self.come_after(slot, Mark { point: *point, sequence: u64::MAX }, need);
             }
         }
     }
 
-    fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need) {
-        if hazards.is_empty() {
+    fn come_after(&self, slot: u32, Mark { point, sequence }: Mark, need: &mut Need) {
+        let Some(theirs) = self.pool.try_get(point.slot) else { return };
+        let own = self.pool.try_get(slot);
+        // Work that never ran cannot stand for what it was to come after.
+        if point.batch <= theirs.answers.refused()
+            && own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals)
+        {
+            self.come_after_everything(slot, need);
+        }
+        if point.slot == slot {
+            need.barrier |= sequence > theirs.covered;
             return;
         }
-        let own = self.pool.try_get(slot);
-        hazard::conflicts(hazards, start, end, writes, |mark| match own {
-            // Most work comes after work of its own stream.
-            Some(own) if mark.point.slot == slot && mark.point.batch > own.answers.refused() => {
-                need.barrier |= mark.sequence > own.covered;
+        let same_queue = self.queue_of(point.slot) == self.queue_of(slot);
+        let seen = own.and_then(|own| own.seen.get(point.slot as usize)).copied().unwrap_or(0);
+        let mut batch = point.batch;
+        if point.batch > theirs.answers.settled() {
+            if point.batch >= theirs.open || !self.is_held_back(point.slot) {
+                need.flush(point.slot);
+                return;
             }
-            _ => self.come_after(slot, mark.point, mark.sequence, need),
-        });
+            self.come_behind(slot, point, need);
+            // Should it be refused, all that it stood for may be on this queue.
+            need.barrier |= seen < batch;
+        } else {
+            // What was refused never runs; there is nothing to come after.
+            batch = batch.min(theirs.accepted);
+        }
+        if seen >= batch {
+            return;
+        }
+        if same_queue {
+            need.barrier = true;
+        } else {
+            let point = Point { batch, ..point };
+            match need.waits.iter_mut().find(|wait| wait.slot == point.slot) {
+                Some(wait) => wait.batch = wait.batch.max(batch),
+                None => need.waits.push(point),
+            }
+        }
     }
 
     fn take(
