@@ -111,6 +111,16 @@ impl<R> Slot<R> {
         self.for_host = false;
     }
 
+    /// The open batch waits for a batch on another queue.
+    fn wait_for(&mut self, point: Point) {
+        let seen = &mut self.seen[point.slot as usize];
+        *seen = point.batch.max(*seen);
+        match self.waits.iter_mut().find(|known| known.slot == point.slot) {
+            Some(known) => known.batch = known.batch.max(point.batch),
+            None => self.waits.push(point),
+        }
+    }
+
     fn accept(&mut self, batch: u64) {
         self.accepted = batch;
         self.answers.accept(batch);
@@ -217,8 +227,8 @@ impl<B: Backend> EventStreams<B> {
     }
 
     /// A barrier is about to be recorded: it comes after all that was submitted to the queue, and, where nothing else
-    /// is known to be enough, `waits` makes it come after the other queues too.
-    fn see_all(&mut self, slot: u32, need: &Need, waits: &mut SmallVec<[Point; 4]>) {
+    /// is known to be enough, the batch comes after the other queues too.
+    fn see_all(&mut self, slot: u32, need: &Need) {
         let (queue, answers) = (self.queue_of(slot), self.answers);
         let Some(own) = self.pool.try_get_mut(slot) else { return };
         // The usual case: nothing was submitted since this recording's last barrier.
@@ -227,6 +237,7 @@ impl<B: Backend> EventStreams<B> {
         }
         own.seen_answers = Some(answers);
         let mut seen = std::mem::take(&mut own.seen);
+        let mut waits: SmallVec<[Point; 4]> = SmallVec::new();
         for (other, theirs) in self.pool.iter() {
             if self.queue_of(other) == queue {
                 // What is held back is submitted before this batch as well: it must not overtake it.
@@ -238,7 +249,9 @@ impl<B: Backend> EventStreams<B> {
         }
         if let Some(own) = self.pool.try_get_mut(slot) {
             own.seen = seen;
+            waits.iter().for_each(|wait| own.wait_for(*wait));
         }
+        self.stats.waits += waits.len() as u64;
     }
 
     /// Whether a batch that this one was ordered after was refused since: a named one, or an earlier one of its slot.
@@ -398,12 +411,13 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             self.open(backend, slot)?;
         }
         let barrier = need.barrier || need.everything;
-        let mut more_waits: SmallVec<[Point; 4]> = SmallVec::new();
         if barrier {
-            self.see_all(slot, need, &mut more_waits);
+            self.see_all(slot, need);
         }
         let refusals = self.refusals;
         let Some(own) = self.pool.try_get_mut(slot) else { unreachable!("opened above") };
+        need.waits.iter().for_each(|wait| own.wait_for(*wait));
+        self.stats.waits += need.waits.len() as u64;
         // In place and not taken out: a recording is large, and this is the path of every launch.
         let Some(recording) = &mut own.recording else { unreachable!("opened above") };
         own.broken_off = true;
@@ -418,14 +432,6 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
         if need.everything {
             own.after_refusals = refusals;
-        }
-        for wait in need.waits.iter().chain(&more_waits) {
-            own.seen[wait.slot as usize] = own.seen[wait.slot as usize].max(wait.batch);
-            match own.waits.iter_mut().find(|known| known.slot == wait.slot) {
-                Some(known) => known.batch = known.batch.max(wait.batch),
-                None => own.waits.push(*wait),
-            }
-            self.stats.waits += 1;
         }
         need.after.iter().for_each(|point| add_point(&mut own.after, *point));
         let result = commands.iter().try_for_each(|command| command.record(backend, recording));
