@@ -182,7 +182,11 @@ impl<B: Backend> Device<B> {
 
     /// Submits what a slot recorded. Fails if the device refused it.
     pub(super) fn flush_slot(&self, slot: u32) -> Result {
-        let mut core = self.lock();
+        self.flush_locked(self.lock(), slot)
+    }
+
+    /// The same for who has the lock.
+    pub(super) fn flush_locked(&self, mut core: Guard<'_, B>, slot: u32) -> Result {
         let queue = core.streams.queue_of(slot);
         // Completed work is looked for here and not at each launch: once in a few batches is often enough, unless
         // something is held back; what a semaphore of the caller's let go goes along.
