@@ -164,6 +164,8 @@ pub struct EventStreams<B: Backend> {
     answers: u64,
     max_recorded: u32,
     due: Option<u32>,
+    /// Whether the next batch of some slot may have a semaphore of the caller's to wait for.
+    externals: bool,
 }
 
 impl<B: Backend> EventStreams<B> {
@@ -177,6 +179,7 @@ impl<B: Backend> EventStreams<B> {
             answers: 0,
             max_recorded,
             due: None,
+            externals: false,
         }
     }
 
@@ -275,8 +278,9 @@ impl<B: Backend> EventStreams<B> {
     /// The first submission of a queue that nothing holds back, neither itself nor an earlier one of its slot.
     fn first_ready(&self, queue: usize, wanted: impl Fn(&Submission<B::Recording>) -> bool) -> Option<usize> {
         let pending = &self.pending[queue];
-        // Most often there is one, and nothing holds it back.
-        if pending.front().is_some_and(|submission| self.is_ready(submission) && wanted(submission)) {
+        // Most often there is one, and nothing holds it back, or there is none.
+        let first = pending.front()?;
+        if self.is_ready(first) && wanted(first) {
             return Some(0);
         }
         let mut held: SmallVec<[u32; 8]> = SmallVec::new();
@@ -292,6 +296,9 @@ impl<B: Backend> EventStreams<B> {
 
     /// Asks which semaphores of the caller's were reached.
     fn look(&mut self, backend: &B) -> Result<(), Fault> {
+        if !self.holds_back() {
+            return Ok(());
+        }
         let mut look = Look::new(backend);
         for (slot, own) in self.pool.iter_mut().filter(|(_, own)| !own.externals.is_empty()) {
             if own.recorded > 0 {
@@ -308,6 +315,7 @@ impl<B: Backend> EventStreams<B> {
         for external in self.pending.iter_mut().flatten().flat_map(|submission| &mut submission.externals) {
             external.submitted = external.submitted || look.is_reached(*external);
         }
+        self.externals = self.pool.iter().any(|(_, own)| !own.externals.is_empty());
         look.answer
     }
 }
@@ -341,6 +349,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         self.open(backend, slot)?;
         if let Some(own) = self.pool.try_get_mut(slot) {
             add_external(&mut own.externals, external);
+            self.externals = true;
         }
         Ok(())
     }
@@ -480,8 +489,6 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         if own.for_host {
             backend.host_barrier(&mut recording);
         }
-        let (waits, after) = (std::mem::take(&mut own.waits), std::mem::take(&mut own.after));
-        let externals = std::mem::take(&mut own.externals);
         let refusals = own.known_refusals;
         let signal = Point { slot, batch: own.finish() };
         let points = SmallVec::from_slice(&[signal]);
@@ -491,15 +498,16 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                     points,
                     signal,
                     recording,
-                    waits,
-                    externals,
-                    after,
+                    waits: std::mem::take(&mut own.waits),
+                    externals: std::mem::take(&mut own.externals),
+                    after: std::mem::take(&mut own.after),
                     refusals,
                 });
                 Ok(())
             }
             Err(fault) => {
-                own.externals = externals;
+                own.waits.clear();
+                own.after.clear();
                 self.refusals += 1;
                 self.answers += 1;
                 own.refuse(signal.batch, self.refusals);
@@ -511,26 +519,31 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
 
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>> {
         let at = self.first_ready(queue, |_| true)?;
-        let mut submission = self.pending[queue].remove(at)?;
+        let (queues, has_lost_order) = (self.pending.len(), self.has_lost_order(&self.pending[queue][at]));
+        // Where it lies, because it is long to move.
+        let waits = &mut self.pending[queue][at].waits;
         // A batch that was held back when it was named may have been refused since: nothing will ever signal it.
-        for wait in &mut submission.waits {
+        for wait in &mut *waits {
             wait.batch = wait.batch.min(self.pool.try_get(wait.slot).map_or(0, |theirs| theirs.accepted));
         }
-        submission.waits.retain(|wait| wait.batch > 0);
-        if self.has_lost_order(&submission) {
+        waits.retain(|wait| wait.batch > 0);
+        if has_lost_order {
             // All that the refused batch stood for was answered before it was, so this waits for nothing that is later.
             for (slot, theirs) in self.pool.iter() {
-                if self.queue_of(slot) == queue || theirs.accepted == theirs.complete {
+                if slot as usize % queues == queue || theirs.accepted == theirs.complete {
                     continue;
                 }
                 let point = Point { slot, batch: theirs.accepted };
-                match submission.waits.iter_mut().find(|wait| wait.slot == slot) {
+                match waits.iter_mut().find(|wait| wait.slot == slot) {
                     Some(wait) => *wait = point,
-                    None => submission.waits.push(point),
+                    None => waits.push(point),
                 }
             }
         }
-        Some(submission)
+        match at {
+            0 => self.pending[queue].pop_front(),
+            _ => self.pending[queue].remove(at),
+        }
     }
 
     fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
@@ -554,6 +567,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                 None => self.pool.try_get_mut(slot).map(|own| &mut own.externals),
             };
             if let Some(next) = next {
+                self.externals |= !submission.externals.is_empty();
                 submission.externals.into_iter().for_each(|external| add_external(next, external));
             }
         }
@@ -566,8 +580,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     }
 
     fn holds_back(&self) -> bool {
-        self.pending.iter().any(|pending| !pending.is_empty())
-            || self.pool.iter().any(|(_, own)| !own.externals.is_empty())
+        self.externals || self.pending.iter().any(|pending| !pending.is_empty())
     }
 
     fn freed(&self) -> Option<usize> {

@@ -49,7 +49,8 @@ impl Slot {
 
     /// Notes that a submit will ask for this value; before the submit, because the device may be quick.
     pub(super) fn will_signal(&self, batch: u64) {
-        self.submitted.fetch_max(batch, Ordering::Release);
+        // A slot's batches are submitted one after another, in order.
+        self.submitted.store(batch, Ordering::Release);
     }
 
     pub(super) fn begin(&self) -> Result<Box<Recording>, Fault> {
