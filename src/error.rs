@@ -60,6 +60,8 @@ pub struct Fault {
 
 impl Fault {
     /// A fault that no Vulkan call raised.
+    // Cold, as the makers of errors are, so that the compiler lays out every call for the way on which nothing fails.
+    #[cold]
     pub fn new(code: Code, message: impl Into<Box<str>>) -> Fault {
         Fault { code, vk_result: 0, vk_function: "", message: message.into() }
     }
@@ -113,6 +115,7 @@ impl Error {
     }
 
     /// A misuse of `field`.
+    #[cold]
     pub fn misuse(code: Code, field: &'static str, why: fmt::Arguments<'_>) -> Error {
         let mut misuse = Spare::<Misuse>::default();
         (misuse.code, misuse.field, misuse.message) = (code, field, text(why));
@@ -120,6 +123,7 @@ impl Error {
     }
 
     /// The same, saying which element of an array it is about; a field is one name for all of them.
+    #[cold]
     pub fn element(self, noun: &str, index: usize) -> Error {
         match self {
             Error::Misuse(misuse) => {

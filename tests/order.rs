@@ -343,7 +343,7 @@ impl Steps {
 
     fn need(&self, slot: u32) -> Need {
         let mut need = Need::default();
-        self.streams.depend(slot, &self.hazards, 0, 64, WRITE, &mut need);
+        need.depend(&self.streams, slot, &self.hazards, (0, 64), WRITE);
         need
     }
 

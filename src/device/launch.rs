@@ -36,7 +36,7 @@ impl<B: Backend> Core<B> {
         streams.need(slot, memory.pages.forgotten(), &mut need);
         collect_uses(memory, &**streams, slot, kernel, desc, uses, &mut need)?;
         let limits = backend.limits();
-        let (groups, fault) = group_counts(desc, kernel.group_size(), limits);
+        let groups = group_counts(desc, kernel.group_size());
         if groups.contains(&0) {
             // A grid with a zero runs nothing, claims nothing, releases nothing (R18).
             return Ok(Turn::Done(()));
@@ -68,9 +68,10 @@ impl<B: Backend> Core<B> {
             return Err(Fault::new(Code::Internal, "a broken kernel was not skipped").into());
         };
         let result = store.write_scope(&work, uses, |store| {
-            if let Some(fault) = no_room.take().or(fault) {
-                return Err(fault);
+            if let Some(fault) = no_room.take() {
+                return Err(*fault);
             }
+            within_limits(groups, limits)?;
             let mut bindings = Bindings::<B>::new();
             let (bound, beside) = uses.split_at(desc.bindings.len());
             let mut for_host = bind(store.memory, limits, bound, &mut bindings)?;
@@ -92,6 +93,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// The first touch of a block after a loss is any use of it (R14).
+    #[cold]
     fn reconcile_all(&mut self, desc: &LaunchDesc<'_>) -> Result {
         for (i, SliceUse { slice, .. }) in desc.bindings.iter().enumerate() {
             self.resolve(*slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")
@@ -144,7 +146,7 @@ fn collect_uses<B: Backend>(
     let mut add = |bytes: Bytes, block: &Block, access: Access| {
         let writes = access.writes();
         if writes || access.needs_bytes() {
-            streams.depend(slot, &block.hazards, bytes.start, bytes.end, writes, need);
+            need.depend(streams, slot, &block.hazards, (bytes.start, bytes.end), writes);
         }
         uses.push(Use { bytes, access });
     };
@@ -207,7 +209,7 @@ fn bind<'a, B: Backend>(
 ) -> std::result::Result<bool, Fault> {
     let mut for_host = false;
     for (i, u) in uses.iter().enumerate() {
-        let (binding, purpose) = at(memory, u)?;
+        let (binding, purpose) = at(memory, u).ok_or_else(no_place)?;
         if binding.offset & (limits.binding_alignment - 1) != 0 {
             let (offset, align) = (u.bytes.start, limits.binding_alignment);
             let why =
@@ -228,32 +230,41 @@ fn bind<'a, B: Backend>(
 /// The counts of an indirect launch: the last of its uses.
 fn counts<'a, B: Backend>(memory: &'a Memory<B>, uses: &[Use]) -> std::result::Result<Binding<'a, B::Page>, Fault> {
     match uses.last() {
-        Some(u) => Ok(at(memory, u)?.0),
+        Some(u) => at(memory, u).map(|(binding, _)| binding).ok_or_else(no_place),
         None => Err(Fault::new(Code::Internal, "an indirect launch without counts")),
     }
 }
 
-fn at<'a, B: Backend>(memory: &'a Memory<B>, u: &Use) -> std::result::Result<(Binding<'a, B::Page>, Purpose), Fault> {
+/// Where the bytes of a use lie, and in what kind of page.
+#[inline]
+fn at<'a, B: Backend>(memory: &'a Memory<B>, u: &Use) -> Option<(Binding<'a, B::Page>, Purpose)> {
     let Bytes { block, start, end } = u.bytes;
-    let Some(place) = memory.blocks.get(block).and_then(|block| block.place.as_ref()) else {
-        return Err(Fault::new(Code::Internal, "a bound buffer has no place"));
-    };
+    let place = memory.blocks.get(block)?.place.as_ref()?;
     let (page, purpose) = memory.pages.page_and_purpose(place.page);
-    Ok((Binding { page, offset: place.offset + start, size: end - start }, purpose))
+    Some((Binding { page, offset: place.offset + start, size: end - start }, purpose))
 }
 
-/// The groups of a direct launch, and what is wrong with them; an indirect one has its own.
-#[inline]
-fn group_counts(desc: &LaunchDesc<'_>, group_size: [u32; 3], limits: &Limits) -> ([u32; 3], Option<Fault>) {
-    let counts = match desc.grid {
+#[cold]
+fn no_place() -> Fault {
+    Fault::new(Code::Internal, "a bound buffer has no place")
+}
+
+/// The groups of a direct launch; an indirect one has its own.
+fn group_counts(desc: &LaunchDesc<'_>, group_size: [u32; 3]) -> [u32; 3] {
+    match desc.grid {
         LaunchGrid::Groups(counts) => counts,
         LaunchGrid::Threads(threads) => std::array::from_fn(|i| threads[i].div_ceil(group_size[i].max(1))),
         LaunchGrid::Indirect(_) => [1; 3],
-    };
-    let beyond = (0..3).find(|i| counts[*i] > limits.max_groups[*i]).map(|i| {
-        let (count, most) = (counts[i], limits.max_groups[i]);
-        let why = format!("{count} groups in dimension {i} are more than maxComputeWorkGroupCount, {most}");
-        Fault::new(Code::LimitExceeded, why)
-    });
-    (counts, beyond)
+    }
+}
+
+fn within_limits(groups: [u32; 3], limits: &Limits) -> std::result::Result<(), Fault> {
+    match (0..3).find(|i| groups[*i] > limits.max_groups[*i]) {
+        None => Ok(()),
+        Some(i) => {
+            let (count, most) = (groups[i], limits.max_groups[i]);
+            let why = format!("{count} groups in dimension {i} are more than maxComputeWorkGroupCount, {most}");
+            Err(Fault::new(Code::LimitExceeded, why))
+        }
+    }
 }

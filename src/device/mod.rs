@@ -76,7 +76,7 @@ struct Core<B: Backend> {
     names: Names,
     last_serial: u64,
     /// Why there is no room for the work being enqueued.
-    no_room: Option<Fault>,
+    no_room: Option<Box<Fault>>,
 }
 
 /// A kernel that may still run, until these points are complete.
@@ -178,7 +178,7 @@ impl<B: Backend> Core<B> {
             if (writes || u.access.needs_bytes())
                 && let Some(block) = self.memory.blocks.get(block)
             {
-                self.streams.depend(slot, &block.hazards, start, end, writes, &mut need);
+                need.depend(&*self.streams, slot, &block.hazards, (start, end), writes);
             }
         }
         need
@@ -298,24 +298,42 @@ fn is_held<B: Backend>(streams: &dyn Driver<B>, hazards: &Hazards) -> bool {
 }
 
 /// Checks a slice: its handle, and that it lies in its buffer.
+#[inline]
 fn resolve<B: Backend>(
     memory: &Memory<B>,
     slice: Slice,
     handle_field: &'static str,
     range_field: &'static str,
 ) -> Result<Bytes> {
-    let buffer = memory.buffers.resolve(slice.buffer, handle_field)?;
-    let room = buffer.size.checked_sub(slice.offset);
-    let size = if slice.size == WHOLE { room } else { room.filter(|room| slice.size <= *room).and(Some(slice.size)) };
-    let Some(size) = size else {
-        let (Slice { offset, size, .. }, has) = (slice, buffer.size);
-        return Err(Error::misuse(
-            Code::InvalidArgument,
-            range_field,
-            format_args!("offset {offset} and size {size} reach past the {has} bytes of the buffer"),
-        ));
+    named(memory, slice).ok_or_else(|| names_nothing(memory, slice, handle_field, range_field))
+}
+
+/// The bytes a slice names, if its buffer is live and it lies in it.
+#[inline]
+fn named<B: Backend>(memory: &Memory<B>, slice: Slice) -> Option<Bytes> {
+    let buffer = memory.buffers.get(slice.buffer)?;
+    let room = buffer.size.checked_sub(slice.offset)?;
+    let size = if slice.size == WHOLE { room } else { slice.size };
+    if size > room {
+        return None;
+    }
+    Some(Bytes { block: buffer.block, start: slice.offset, end: slice.offset + size })
+}
+
+#[cold]
+fn names_nothing<B: Backend>(
+    memory: &Memory<B>,
+    slice: Slice,
+    handle_field: &'static str,
+    range_field: &'static str,
+) -> Error {
+    let buffer = match memory.buffers.resolve(slice.buffer, handle_field) {
+        Ok(buffer) => buffer,
+        Err(error) => return error,
     };
-    Ok(Bytes { block: buffer.block, start: slice.offset, end: slice.offset + size })
+    let (Slice { offset, size, .. }, has) = (slice, buffer.size);
+    let why = format_args!("offset {offset} and size {size} reach past the {has} bytes of the buffer");
+    Error::misuse(Code::InvalidArgument, range_field, why)
 }
 
 /// Checks every use of bytes against what open scopes and mappings hold (R4), as the misuse it is.
@@ -442,12 +460,18 @@ impl<B: Backend> Device<B> {
         result
     }
 
-    fn unlock_and_log(&self, mut core: Guard<'_, B>) {
+    #[inline]
+    fn unlock_and_log(&self, core: Guard<'_, B>) {
         if core.failures.has_log() {
-            let lines = core.failures.take_log();
-            drop(core);
-            self.log(&lines);
+            self.unlock_first(core);
         }
+    }
+
+    #[cold]
+    fn unlock_first(&self, mut core: Guard<'_, B>) {
+        let lines = core.failures.take_log();
+        drop(core);
+        self.log(&lines);
     }
 
     fn log(&self, lines: &[LogLine]) {

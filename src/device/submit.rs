@@ -9,6 +9,12 @@ use crate::stream::driver::Submission;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
+impl<B: Backend> Core<B> {
+    fn is_full(&self) -> bool {
+        self.failures.ledger().len() >= self.settings.max_pending as usize
+    }
+}
+
 /// Flushes after which the device is asked how far it came.
 const MAX_UNASKED: u32 = 8;
 
@@ -21,38 +27,56 @@ impl<B: Backend> Device<B> {
         mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
     ) -> Result<(T, Option<u32>)> {
         loop {
-            let mut core = self.lock();
-            match self.make_room(&mut core, deadline) {
-                // It is the work that fails for it, with what it was to write.
-                Err(Error::Failed(fault, _)) => core.no_room = Some(*fault),
-                room => room?,
+            if let Some(done) = self.enqueue_once(deadline, &mut attempt)? {
+                return Ok(done);
             }
-            let answer = attempt(&mut core, &self.backend);
-            core.no_room = None;
-            match answer {
-                Ok(Turn::Done(value)) => {
-                    let due = core.streams.due();
-                    self.unlock_and_log(core);
-                    return Ok((value, due));
-                }
-                Ok(Turn::Flush(slots)) => {
-                    for slot in &slots {
-                        core.close_slot(&self.backend, *slot);
-                    }
-                    let mut queues: SmallVec<[usize; 8]> =
-                        slots.iter().map(|slot| core.streams.queue_of(*slot)).collect();
-                    self.unlock_and_log(core);
-                    queues.sort_unstable();
-                    queues.dedup();
-                    for queue in queues {
-                        self.submit_pending(queue);
-                    }
-                }
-                Err(error) => {
-                    self.unlock_and_log(core);
-                    return Err(error);
-                }
+        }
+    }
+
+    /// One attempt; nothing where other work had to be submitted first, and was.
+    // Were this part of the loop, all that an attempt reads would be copied before the first one.
+    #[inline(never)]
+    fn enqueue_once<T>(
+        &self,
+        deadline: Deadline,
+        attempt: &mut impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
+    ) -> Result<Option<(T, Option<u32>)>> {
+        let mut core = self.lock();
+        match self.make_room(&mut core, deadline) {
+            // It is the work that fails for it, with what it was to write.
+            Err(Error::Failed(fault, _)) => core.no_room = Some(fault),
+            room => room?,
+        }
+        let answer = attempt(&mut core, &self.backend);
+        core.no_room = None;
+        match answer {
+            Ok(Turn::Done(value)) => {
+                let due = core.streams.due();
+                self.unlock_and_log(core);
+                Ok(Some((value, due)))
             }
+            Ok(Turn::Flush(slots)) => {
+                self.submit_first(core, &slots);
+                Ok(None)
+            }
+            Err(error) => {
+                self.unlock_and_log(core);
+                Err(error)
+            }
+        }
+    }
+
+    #[cold]
+    fn submit_first(&self, mut core: Guard<'_, B>, slots: &[u32]) {
+        for slot in slots {
+            core.close_slot(&self.backend, *slot);
+        }
+        let mut queues: SmallVec<[usize; 8]> = slots.iter().map(|slot| core.streams.queue_of(*slot)).collect();
+        self.unlock_and_log(core);
+        queues.sort_unstable();
+        queues.dedup();
+        for queue in queues {
+            self.submit_pending(queue);
         }
     }
 
@@ -66,12 +90,17 @@ impl<B: Backend> Device<B> {
 
     /// Unfinished work is bounded (R15): past the bound the oldest has to complete first. Work that only the caller can
     /// let go on is not waited for: that is `NotReady`, and nothing changed.
+    #[inline]
     pub(super) fn make_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
-        let is_full = |core: &Core<B>| core.failures.ledger().len() >= core.settings.max_pending as usize;
-        while is_full(core) {
+        if core.is_full() { self.wait_for_room(core, deadline) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
+        while core.is_full() {
             // What was held back may be free by now.
             core.refresh(&self.backend)?;
-            if !is_full(core) {
+            if !core.is_full() {
                 break;
             }
             MutexGuard::unlocked(core, || {
@@ -154,7 +183,11 @@ impl<B: Backend> Device<B> {
 
     /// Submits what a slot recorded. Fails if the device refused it.
     pub(super) fn flush_slot(&self, slot: u32) -> Result {
-        let mut core = self.lock();
+        self.flush_locked(self.lock(), slot)
+    }
+
+    /// The same for who has the lock.
+    pub(super) fn flush_locked(&self, mut core: Guard<'_, B>, slot: u32) -> Result {
         let queue = core.streams.queue_of(slot);
         // Completed work is looked for here and not at each launch: once in a few batches is often enough, unless
         // something is held back; what a semaphore of the caller's let go goes along.

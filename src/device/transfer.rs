@@ -169,7 +169,7 @@ impl<B: Backend> Core<B> {
 
     /// There is room for more unfinished work, or why not.
     pub(super) fn has_room(&mut self) -> std::result::Result<(), Fault> {
-        self.no_room.take().map_or(Ok(()), Err)
+        self.no_room.take().map_or(Ok(()), |fault| Err(*fault))
     }
 
     /// Where bytes that are about to be used lie.

@@ -1,6 +1,6 @@
 //! Flushing and waiting. A wait never holds the lock and never outlives its timeout.
 
-use super::{Core, Device, FOREVER};
+use super::{Core, Device, FOREVER, Guard};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{FailureStore, Point};
@@ -45,15 +45,15 @@ impl Deadline {
 impl<B: Backend> Device<B> {
     /// Submits what the stream recorded. Fails if the device refused it; the bytes are claimed then.
     pub fn stream_flush(&self, stream: u64) -> Result {
-        let slot = self.usable_slot(stream)?;
-        self.flush_slot(slot)
+        let (core, slot) = self.usable_slot(stream)?;
+        self.flush_locked(core, slot)
     }
 
     /// Waits for everything enqueued on the stream.
     pub fn stream_wait(&self, stream: u64, timeout_ns: u64) -> Result {
         let deadline = Deadline::after(timeout_ns);
-        let slot = self.usable_slot(stream)?;
-        let refused = self.flush_slot(slot);
+        let (core, slot) = self.usable_slot(stream)?;
+        let refused = self.flush_locked(core, slot);
         let (last, has_reads) = {
             let core = self.lock();
             (core.streams.last(slot), !core.reads.is_empty())
@@ -98,11 +98,12 @@ impl<B: Backend> Device<B> {
         self.lock().usable()
     }
 
-    /// The slot of a stream of a device that can be used.
-    fn usable_slot(&self, stream: u64) -> Result<u32> {
+    /// The slot of a stream of a device that can be used, and the lock under which it could.
+    fn usable_slot(&self, stream: u64) -> Result<(Guard<'_, B>, u32)> {
         let core = self.lock();
         core.usable()?;
-        Ok(core.streams.slot_of(stream))
+        let slot = core.streams.slot_of(stream);
+        Ok((core, slot))
     }
 
     /// Waits until a point is over, in steps. What is held back is submitted as soon as it may be.

@@ -71,26 +71,7 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
                     see(start.max(*s), end.min(*e), value);
                 }
             }
-            Ranges::Many(map) => {
-                if start >= end || map.is_empty() {
-                    return;
-                }
-                // Most questions are about ranges that were used before as they are: one descent answers those.
-                if let Some((e, value)) = map.get(&start)
-                    && *e >= end
-                {
-                    see(start, end, value);
-                    return;
-                }
-                if let Some((_, (e, value))) = map.range(..start).next_back()
-                    && *e > start
-                {
-                    see(start, end.min(*e), value);
-                }
-                for (s, (e, value)) in map.range(start..end) {
-                    see(*s, end.min(*e), value);
-                }
-            }
+            Ranges::Many(map) => visit_many(map, start, end, &mut see),
         }
     }
 
@@ -187,6 +168,27 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
             map.insert(s, (e, value));
         }
         self.ranges = Ranges::Many(map);
+    }
+}
+
+fn visit_many<'a, V>(map: &'a BTreeMap<u64, (u64, V)>, start: u64, end: u64, see: &mut dyn FnMut(u64, u64, &'a V)) {
+    if start >= end || map.is_empty() {
+        return;
+    }
+    // Most questions are about ranges that were used before as they are: one descent answers those.
+    if let Some((e, value)) = map.get(&start)
+        && *e >= end
+    {
+        see(start, end, value);
+        return;
+    }
+    if let Some((_, (e, value))) = map.range(..start).next_back()
+        && *e > start
+    {
+        see(start, end.min(*e), value);
+    }
+    for (s, (e, value)) in map.range(start..end) {
+        see(*s, end.min(*e), value);
     }
 }
 

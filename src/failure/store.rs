@@ -382,6 +382,7 @@ pub trait FailureStore {
     /// it is skipped here and now: its whole write set takes over the roots found (R5, R8), which are the answer.
     fn enter_or_skip(&mut self, work: &Work<'_>, uses: &[Use]) -> Result<(), Roots> {
         let (blocks, failures) = self.parts();
+        // Without a root nothing is claimed, and every buffer is allocated.
         if failures.roots.is_empty() {
             return Ok(());
         }
@@ -845,6 +846,12 @@ fn guarded<S: FailureStore>(
         Ok(Err(fault)) => fault,
         Err(panic) => Fault::new(Code::Internal, panic_message(&*panic)),
     };
+    Err(failed(store, work, uses, fault))
+}
+
+/// The work failed after it was decided to run: its write set is claimed.
+#[cold]
+fn failed<S: FailureStore>(store: &mut S, work: &Work<'_>, uses: &[Use], fault: Fault) -> Error {
     let (blocks, failures) = store.split();
     let set = failures.mint(fault.clone(), work.context(), &[]);
     let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
@@ -853,7 +860,7 @@ fn guarded<S: FailureStore>(
     let mut roots = failures.name(set);
     roots.asked.extend(names(blocks, writes.iter().map(|bytes| bytes.block)).iter().take(8).map(|name| name.serial));
     failures.roots.release(set);
-    Err(Error::Failed(Box::new(fault), roots))
+    Error::Failed(Box::new(fault), roots)
 }
 
 /// What a panic says of itself.

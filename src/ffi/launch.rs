@@ -6,7 +6,7 @@ use super::slices::{UseFields, Uses, bytes, read_uses, tg_buffer, tg_device, tg_
 use super::strings::{self, LABEL, tg_str};
 use super::structs::{self, misuse, versioned};
 use crate::device::{LaunchDesc, LaunchGrid};
-use crate::error::Result;
+use crate::error::Error;
 use arrayvec::ArrayString;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -101,12 +101,13 @@ pub unsafe extern "C" fn tg_launch(dev: tg_device, desc: *const tg_launch_desc) 
         let push = unsafe { bytes(desc.push, desc.push_size, "desc.push") }?;
         // SAFETY: as above.
         let label = unsafe { strings::view(desc.label, "desc.label", &mut label_copy) }?;
+        let Some(grid) = grid(desc) else { return Err(two_grids(desc)) };
         device.launch(&LaunchDesc {
             stream: desc.stream,
             kernel: desc.kernel.into(),
             bindings: &bindings,
             extra: &extra,
-            grid: grid(desc)?,
+            grid,
             push,
             label,
             tag: desc.tag,
@@ -114,18 +115,25 @@ pub unsafe extern "C" fn tg_launch(dev: tg_device, desc: *const tg_launch_desc) 
     })
 }
 
-fn grid(desc: &tg_launch_desc) -> Result<LaunchGrid> {
+/// The grid, unless more than one is given.
+fn grid(desc: &tg_launch_desc) -> Option<LaunchGrid> {
     let groups = desc.groups != [0; 3];
     let threads = desc.threads != [0; 3];
     let indirect = desc.indirect.buffer != tg_buffer::NULL;
     match (groups, threads, indirect) {
-        (_, false, false) => Ok(LaunchGrid::Groups(filled(desc.groups))),
-        (false, true, false) => Ok(LaunchGrid::Threads(filled(desc.threads))),
-        (false, false, true) => Ok(LaunchGrid::Indirect(desc.indirect.into())),
-        (true, ..) => {
-            Err(misuse("desc.groups", format_args!("more than one of groups, threads and indirect is given")))
-        }
-        (false, ..) => Err(misuse("desc.threads", format_args!("both threads and indirect are given"))),
+        (_, false, false) => Some(LaunchGrid::Groups(filled(desc.groups))),
+        (false, true, false) => Some(LaunchGrid::Threads(filled(desc.threads))),
+        (false, false, true) => Some(LaunchGrid::Indirect(desc.indirect.into())),
+        _ => None,
+    }
+}
+
+#[cold]
+fn two_grids(desc: &tg_launch_desc) -> Error {
+    if desc.groups == [0; 3] {
+        misuse("desc.threads", format_args!("both threads and indirect are given"))
+    } else {
+        misuse("desc.groups", format_args!("more than one of groups, threads and indirect is given"))
     }
 }
 
@@ -140,8 +148,8 @@ mod tests {
     use super::*;
     use crate::device::{Handle, Slice};
 
-    fn grid_of(groups: [u32; 3], threads: [u32; 3], indirect: u64) -> Result<LaunchGrid> {
-        grid(&tg_launch_desc {
+    fn desc_of(groups: [u32; 3], threads: [u32; 3], indirect: u64) -> tg_launch_desc {
+        tg_launch_desc {
             struct_size: size_of::<tg_launch_desc>(),
             stream: 0,
             kernel: tg_kernel::NULL,
@@ -156,31 +164,40 @@ mod tests {
             push_size: 0,
             label: tg_str { data: std::ptr::null(), size: 0 },
             tag: 0,
-        })
+        }
+    }
+
+    fn grid_of(groups: [u32; 3], threads: [u32; 3], indirect: u64) -> Option<LaunchGrid> {
+        grid(&desc_of(groups, threads, indirect))
     }
 
     #[test]
     fn after_the_first_zero_means_one() {
-        assert_eq!(grid_of([5, 0, 7], [0; 3], 0), Ok(LaunchGrid::Groups([5, 1, 7])));
-        assert_eq!(grid_of([0; 3], [9, 0, 0], 0), Ok(LaunchGrid::Threads([9, 1, 1])));
+        assert_eq!(grid_of([5, 0, 7], [0; 3], 0), Some(LaunchGrid::Groups([5, 1, 7])));
+        assert_eq!(grid_of([0; 3], [9, 0, 0], 0), Some(LaunchGrid::Threads([9, 1, 1])));
         let slice = Slice { buffer: Handle(3), offset: 4, size: 12 };
-        assert_eq!(grid_of([0; 3], [0; 3], 3), Ok(LaunchGrid::Indirect(slice)));
+        assert_eq!(grid_of([0; 3], [0; 3], 3), Some(LaunchGrid::Indirect(slice)));
     }
 
     #[test]
     fn a_first_zero_is_an_empty_grid() {
         for groups in [[0, 0, 0], [0, 4, 4]] {
-            assert!(matches!(grid_of(groups, [0; 3], 0), Ok(LaunchGrid::Groups([0, _, _]))));
+            assert!(matches!(grid_of(groups, [0; 3], 0), Some(LaunchGrid::Groups([0, _, _]))));
         }
-        assert!(matches!(grid_of([0; 3], [0, 1, 0], 0), Ok(LaunchGrid::Threads([0, _, _]))));
+        assert!(matches!(grid_of([0; 3], [0, 1, 0], 0), Some(LaunchGrid::Threads([0, _, _]))));
     }
 
     #[test]
     fn two_grids_are_one_too_many() {
-        for (groups, threads, indirect) in
-            [([1, 0, 0], [1, 0, 0], 0), ([0, 1, 0], [0; 3], 1), ([0; 3], [1, 0, 0], 1), ([1, 1, 1], [1, 1, 1], 1)]
-        {
-            assert!(grid_of(groups, threads, indirect).is_err());
+        for (groups, threads, indirect, field) in [
+            ([1, 0, 0], [1, 0, 0], 0, "desc.groups"),
+            ([0, 1, 0], [0; 3], 1, "desc.groups"),
+            ([0; 3], [1, 0, 0], 1, "desc.threads"),
+            ([1, 1, 1], [1, 1, 1], 1, "desc.groups"),
+        ] {
+            let desc = desc_of(groups, threads, indirect);
+            assert_eq!(grid(&desc), None);
+            assert!(matches!(two_grids(&desc), Error::Misuse(misuse) if misuse.field == field));
         }
     }
 }

@@ -66,6 +66,7 @@ pub(super) unsafe fn read<'a, const N: usize>(given: tg_str, field: &'static str
 ///
 /// # Safety
 /// As [`read`].
+#[inline]
 pub(super) unsafe fn view<'a, const N: usize>(
     given: tg_str,
     field: &'static str,
@@ -76,11 +77,15 @@ pub(super) unsafe fn view<'a, const N: usize>(
     }
     // SAFETY: the same contract.
     let bytes = unsafe { seen::<N>(given, field) }?;
+    Ok(usable_or_repaired(bytes, copy))
+}
+
+fn usable_or_repaired<'a, const N: usize>(bytes: &'a [u8], copy: &'a mut ArrayString<N>) -> &'a str {
     if let Some(text) = usable::<N>(bytes) {
-        return Ok(text);
+        return text;
     }
     *copy = repaired(bytes);
-    Ok(copy)
+    copy
 }
 
 /// The part of a string that is looked at: a label of a gigabyte costs no more than one of `N` bytes. The few bytes

@@ -29,19 +29,20 @@ pub type Hazards = IntervalMap<Hazard>;
 
 /// Calls `see` with everything that has to be over before bytes are read, or written.
 pub fn conflicts(hazards: &Hazards, start: u64, end: u64, writes: bool, mut see: impl FnMut(Mark)) {
-    hazards.visit(start, end, |_, _, hazard| {
-        hazard.writers.iter().for_each(|writer| see(*writer));
-        if writes {
-            hazard.readers.iter().for_each(|reader| see(*reader));
-        }
-    });
+    hazards.visit(start, end, |_, _, hazard| hazard.before(writes).for_each(|mark| see(*mark)));
 }
 
 impl Hazard {
+    /// What has to be over before the bytes are read, or written.
+    #[inline]
+    pub fn before(&self, writes: bool) -> impl Iterator<Item = &Mark> {
+        let readers: &[Mark] = if writes { &self.readers } else { &[] };
+        self.writers.iter().chain(readers)
+    }
+
     fn record(&mut self, writes: bool, mark: Mark) {
         if writes {
-            self.writers.clear();
-            self.writers.push(mark);
+            self.writers = SmallVec::from_buf([mark]);
             self.readers.clear();
         } else if let Some(reader) = self.readers.iter_mut().find(|reader| reader.point.slot == mark.point.slot) {
             *reader = mark;
@@ -52,12 +53,17 @@ impl Hazard {
 }
 
 /// Records that `mark` reads, or writes, the bytes.
+#[inline]
 pub fn record(hazards: &mut Hazards, start: u64, end: u64, writes: bool, mark: Mark) {
     // Work mostly uses the ranges that earlier work used.
-    if let Some(hazard) = hazards.exactly(start, end) {
-        hazard.record(writes, mark);
-        return;
+    match hazards.exactly(start, end) {
+        Some(hazard) => hazard.record(writes, mark),
+        None => record_anew(hazards, start, end, writes, mark),
     }
+}
+
+#[cold]
+fn record_anew(hazards: &mut Hazards, start: u64, end: u64, writes: bool, mark: Mark) {
     hazards.update(start, end, &mut Uncounted, |_, _, _, old| {
         let mut hazard = old.unwrap_or_default();
         hazard.record(writes, mark);

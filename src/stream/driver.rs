@@ -7,7 +7,7 @@ use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Launch};
 use crate::error::Fault;
 use crate::failure::Point;
-use crate::memory::{Hazards, Mark};
+use crate::memory::{Hazards, Mark, hazard::Hazard};
 use smallvec::SmallVec;
 
 /// Something to record. Commands handed over together touch disjoint bytes.
@@ -61,9 +61,52 @@ pub struct Need {
     pub(super) own: u64,
     /// How often it was forgotten before what had run on memory.
     pub(super) forgotten: u64,
+    /// What spares most work from asking the driver at all, if the driver says so.
+    pub(super) own_work: Option<OwnWork>,
+}
+
+/// What is known of the slot's own work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnWork {
+    pub(super) slot: u32,
+    /// The last batch that never ran.
+    pub(super) refused: u64,
+    /// Work up to here is before a barrier.
+    pub(super) covered: u64,
 }
 
 impl Need {
+    /// Adds what a use of bytes in the slot comes after.
+    #[inline]
+    pub fn depend<B: Backend>(
+        &mut self,
+        streams: &dyn Driver<B>,
+        slot: u32,
+        hazards: &Hazards,
+        bytes: (u64, u64),
+        writes: bool,
+    ) {
+        hazards.visit(bytes.0, bytes.1, |_, _, hazard| {
+            // Most work comes after work of its own stream.
+            if !hazard.before(writes).all(|mark| self.is_own_work(mark)) {
+                self.ask(streams, slot, hazard, writes);
+            }
+        });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask<B: Backend>(&mut self, streams: &dyn Driver<B>, slot: u32, hazard: &Hazard, writes: bool) {
+        hazard.before(writes).for_each(|mark| streams.come_after(slot, *mark, self));
+    }
+
+    /// Whether the driver need not be asked what comes of having to come after this: at most a barrier.
+    fn is_own_work(&mut self, mark: &Mark) -> bool {
+        let Some(own) = self.own_work else { return false };
+        self.barrier |= mark.point.slot == own.slot && mark.sequence > own.covered;
+        mark.point.slot == own.slot && mark.point.batch > own.refused
+    }
+
     pub(super) fn flush(&mut self, slot: u32) {
         if !self.flush.contains(&slot) {
             self.flush.push(slot);
@@ -213,8 +256,8 @@ pub trait Driver<B: Backend>: Send {
     /// Adds what work of the slot comes after, whatever it does. `forgotten` times so far it was forgotten what had run
     /// on some memory. That is over, but nothing orders the next work on that memory after it: a barrier does.
     fn need(&self, slot: u32, forgotten: u64, need: &mut Need);
-    /// Adds what a use of bytes in the slot comes after.
-    fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need);
+    /// Adds what comes of having to come after earlier work, of the same slot or another.
+    fn come_after(&self, slot: u32, mark: Mark, need: &mut Need);
     /// Takes one piece of work. If recording it panics, its recording is lost with everything in it, which
     /// [`discarded`](Self::discarded) tells.
     fn take(

@@ -14,12 +14,12 @@
 use super::answers::Answers;
 use super::backend::{Backend, External};
 use super::driver::{
-    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point,
+    Cleared, Command, Driver, Look, Need, OrderStats, OwnWork, Progress, Submission, Told, add_external, add_point,
 };
 use super::pool::StreamPool;
 use crate::error::Fault;
 use crate::failure::Point;
-use crate::memory::{Hazards, Mark, hazard};
+use crate::memory::Mark;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -110,6 +110,16 @@ impl<R> Slot<R> {
         self.for_host = false;
     }
 
+    /// The open batch waits for a batch on another queue.
+    fn wait_for(&mut self, point: Point) {
+        let seen = &mut self.seen[point.slot as usize];
+        *seen = point.batch.max(*seen);
+        match self.waits.iter_mut().find(|known| known.slot == point.slot) {
+            Some(known) => known.batch = known.batch.max(point.batch),
+            None => self.waits.push(point),
+        }
+    }
+
     fn accept(&mut self, batch: u64) {
         self.accepted = batch;
         self.answers.accept(batch);
@@ -153,6 +163,8 @@ pub struct EventStreams<B: Backend> {
     answers: u64,
     max_recorded: u32,
     due: Option<u32>,
+    /// Whether the next batch of some slot may have a semaphore of the caller's to wait for.
+    externals: bool,
 }
 
 impl<B: Backend> EventStreams<B> {
@@ -166,6 +178,7 @@ impl<B: Backend> EventStreams<B> {
             answers: 0,
             max_recorded,
             due: None,
+            externals: false,
         }
     }
 
@@ -182,8 +195,177 @@ impl<B: Backend> EventStreams<B> {
         Ok(())
     }
 
-    /// Adds what comes of having to come after work of another slot, or of earlier work of this one.
-    fn come_after(&self, slot: u32, point: Point, sequence: u64, need: &mut Need) {
+    /// Adds a batch that is held back. What the slot recorded before need not wait with this work.
+    fn come_behind(&self, slot: u32, point: Point, need: &mut Need) {
+        add_point(&mut need.after, point);
+        let is_behind = |own: &Slot<B::Recording>| {
+            own.after.iter().any(|known| known.slot == point.slot && known.batch >= point.batch)
+        };
+        if self.pool.try_get(slot).is_some_and(|own| own.recorded > 0 && !is_behind(own)) {
+            need.flush(slot);
+        }
+    }
+
+    /// Nothing tells what hides behind work that never ran: what is held back may, too.
+    fn come_after_everything(&self, slot: u32, need: &mut Need) {
+        if std::mem::replace(&mut need.everything, true) {
+            return;
+        }
+        for (other, theirs) in self.pool.iter() {
+            let point = Point { slot: other, batch: theirs.open - 1 };
+            if other == slot || point.batch <= theirs.answers.settled() {
+                continue;
+            }
+            if !self.is_held_back(other) {
+                // On its way. It is to be waited for, and what the device did not accept cannot be.
+                need.flush(other);
+                continue;
+            }
+            self.come_behind(slot, point, need);
+            if self.queue_of(other) != self.queue_of(slot) {
+                need.waits.push(point);
+            }
+        }
+    }
+
+    /// A barrier is about to be recorded: it comes after all that was submitted to the queue, and, where nothing else
+    /// is known to be enough, the batch comes after the other queues too.
+    fn see_all(&mut self, slot: u32, need: &Need) {
+        let (queue, answers) = (self.queue_of(slot), self.answers);
+        let Some(own) = self.pool.try_get_mut(slot) else { return };
+        // The usual case: nothing was submitted since this recording's last barrier.
+        if own.seen_answers == Some(answers) && need.after.is_empty() && !need.everything {
+            return;
+        }
+        own.seen_answers = Some(answers);
+        let mut seen = std::mem::take(&mut own.seen);
+        let mut waits: SmallVec<[Point; 4]> = SmallVec::new();
+        for (other, theirs) in self.pool.iter() {
+            if self.queue_of(other) == queue {
+                // What is held back is submitted before this batch as well: it must not overtake it.
+                let held = need.after.iter().filter(|point| point.slot == other).map(|point| point.batch).max();
+                seen[other as usize] = theirs.answers.settled().max(held.unwrap_or(0));
+            } else if need.everything && theirs.accepted > theirs.complete {
+                waits.push(Point { slot: other, batch: theirs.accepted });
+            }
+        }
+        if let Some(own) = self.pool.try_get_mut(slot) {
+            own.seen = seen;
+            waits.iter().for_each(|wait| own.wait_for(*wait));
+        }
+        self.stats.waits += waits.len() as u64;
+    }
+
+    /// Whether a batch that this one was ordered after was refused since: a named one, or an earlier one of its slot.
+    fn has_lost_order(&self, submission: &Submission<B::Recording>) -> bool {
+        let is_refused = |slot| self.pool.try_get(slot).is_some_and(|own| own.last_refusal > submission.refusals);
+        submission.refusals < self.refusals
+            && (is_refused(submission.signal.slot) || submission.after.iter().any(|point| is_refused(point.slot)))
+    }
+
+    fn is_ready(&self, submission: &Submission<B::Recording>) -> bool {
+        self.are_ready(&submission.externals, &submission.after)
+    }
+
+    fn are_ready(&self, externals: &[External], after: &[Point]) -> bool {
+        externals.iter().all(|external| external.submitted)
+            && after
+                .iter()
+                .all(|point| self.pool.try_get(point.slot).is_none_or(|theirs| point.batch <= theirs.answers.settled()))
+    }
+
+    /// The first submission of a queue that nothing holds back, neither itself nor an earlier one of its slot.
+    fn first_ready(&self, queue: usize, wanted: impl Fn(&Submission<B::Recording>) -> bool) -> Option<usize> {
+        let pending = &self.pending[queue];
+        // Most often there is one, and nothing holds it back, or there is none.
+        let first = pending.front()?;
+        if self.is_ready(first) && wanted(first) {
+            return Some(0);
+        }
+        let mut held: SmallVec<[u32; 8]> = SmallVec::new();
+        pending.iter().position(|submission| {
+            let slot = submission.signal.slot;
+            let ready = !held.contains(&slot) && self.is_ready(submission);
+            if !ready {
+                held.push(slot);
+            }
+            ready && wanted(submission)
+        })
+    }
+
+    /// Asks which semaphores of the caller's were reached.
+    fn look(&mut self, backend: &B) -> Result<(), Fault> {
+        if !self.holds_back() {
+            return Ok(());
+        }
+        let mut look = Look::new(backend);
+        for (slot, own) in self.pool.iter_mut().filter(|(_, own)| !own.externals.is_empty()) {
+            if own.recorded > 0 {
+                own.externals.iter_mut().for_each(|external| external.submitted |= look.is_reached(*external));
+                continue;
+            }
+            let waits = own.externals.len();
+            own.externals.retain(|external| !look.is_reached(*external));
+            if own.externals.len() < waits {
+                // The semaphore may be gone by the time there is work: a barrier shows it what was written before.
+                own.tell(Point { slot, batch: own.open });
+            }
+        }
+        for external in self.pending.iter_mut().flatten().flat_map(|submission| &mut submission.externals) {
+            external.submitted = external.submitted || look.is_reached(*external);
+        }
+        self.externals = self.pool.iter().any(|(_, own)| !own.externals.is_empty());
+        look.answer
+    }
+}
+
+impl<B: Backend> Driver<B> for EventStreams<B> {
+    fn stats(&self) -> OrderStats {
+        self.stats
+    }
+
+    fn slot_of(&self, stream: u64) -> u32 {
+        self.pool.slot_of(stream)
+    }
+
+    fn queue_of(&self, slot: u32) -> usize {
+        slot as usize % self.pending.len()
+    }
+
+    fn slots(&self) -> SmallVec<[u32; 16]> {
+        self.pool.iter().map(|(slot, _)| slot).collect()
+    }
+
+    fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault> {
+        self.open(backend, slot)?;
+        if let Some(own) = self.pool.try_get_mut(slot) {
+            points.iter().for_each(|point| own.tell(*point));
+        }
+        Ok(())
+    }
+
+    fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault> {
+        self.open(backend, slot)?;
+        if let Some(own) = self.pool.try_get_mut(slot) {
+            add_external(&mut own.externals, external);
+            self.externals = true;
+        }
+        Ok(())
+    }
+
+    fn need(&self, slot: u32, forgotten: u64, need: &mut Need) {
+        let own = self.pool.try_get(slot);
+        need.forgotten = forgotten;
+        need.barrier |= own.map_or(forgotten > 0, |own| !own.cleared.covers(forgotten, own.open, &own.answers));
+        if let Some(own) = own {
+            need.own_work = Some(OwnWork { slot, refused: own.answers.refused(), covered: own.covered });
+            for (point, _) in own.told.iter().filter(|(_, told)| told.is_due(own.open)) {
+                self.come_after(slot, Mark { point: *point, sequence: u64::MAX }, need);
+            }
+        }
+    }
+
+    fn come_after(&self, slot: u32, Mark { point, sequence }: Mark, need: &mut Need) {
         let Some(theirs) = self.pool.try_get(point.slot) else { return };
         let own = self.pool.try_get(slot);
         // Work that never ran cannot stand for what it was to come after.
@@ -225,180 +407,6 @@ impl<B: Backend> EventStreams<B> {
         }
     }
 
-    /// Adds a batch that is held back. What the slot recorded before need not wait with this work.
-    fn come_behind(&self, slot: u32, point: Point, need: &mut Need) {
-        add_point(&mut need.after, point);
-        let is_behind = |own: &Slot<B::Recording>| {
-            own.after.iter().any(|known| known.slot == point.slot && known.batch >= point.batch)
-        };
-        if self.pool.try_get(slot).is_some_and(|own| own.recorded > 0 && !is_behind(own)) {
-            need.flush(slot);
-        }
-    }
-
-    /// Nothing tells what hides behind work that never ran: what is held back may, too.
-    fn come_after_everything(&self, slot: u32, need: &mut Need) {
-        if std::mem::replace(&mut need.everything, true) {
-            return;
-        }
-        for (other, theirs) in self.pool.iter() {
-            let point = Point { slot: other, batch: theirs.open - 1 };
-            if other == slot || point.batch <= theirs.answers.settled() {
-                continue;
-            }
-            if !self.is_held_back(other) {
-                // On its way. It is to be waited for, and what the device did not accept cannot be.
-                need.flush(other);
-                continue;
-            }
-            self.come_behind(slot, point, need);
-            if self.queue_of(other) != self.queue_of(slot) {
-                need.waits.push(point);
-            }
-        }
-    }
-
-    /// A barrier is about to be recorded: it comes after all that was submitted to the queue, and, where nothing else
-    /// is known to be enough, `waits` makes it come after the other queues too.
-    fn see_all(&mut self, slot: u32, need: &Need, waits: &mut SmallVec<[Point; 4]>) {
-        let (queue, answers) = (self.queue_of(slot), self.answers);
-        let Some(own) = self.pool.try_get_mut(slot) else { return };
-        // The usual case: nothing was submitted since this recording's last barrier.
-        if own.seen_answers == Some(answers) && need.after.is_empty() && !need.everything {
-            return;
-        }
-        own.seen_answers = Some(answers);
-        let mut seen = std::mem::take(&mut own.seen);
-        for (other, theirs) in self.pool.iter() {
-            if self.queue_of(other) == queue {
-                // What is held back is submitted before this batch as well: it must not overtake it.
-                let held = need.after.iter().filter(|point| point.slot == other).map(|point| point.batch).max();
-                seen[other as usize] = theirs.answers.settled().max(held.unwrap_or(0));
-            } else if need.everything && theirs.accepted > theirs.complete {
-                waits.push(Point { slot: other, batch: theirs.accepted });
-            }
-        }
-        if let Some(own) = self.pool.try_get_mut(slot) {
-            own.seen = seen;
-        }
-    }
-
-    /// Whether a batch that this one was ordered after was refused since: a named one, or an earlier one of its slot.
-    fn has_lost_order(&self, submission: &Submission<B::Recording>) -> bool {
-        let is_refused = |slot| self.pool.try_get(slot).is_some_and(|own| own.last_refusal > submission.refusals);
-        submission.refusals < self.refusals
-            && (is_refused(submission.signal.slot) || submission.after.iter().any(|point| is_refused(point.slot)))
-    }
-
-    fn is_ready(&self, submission: &Submission<B::Recording>) -> bool {
-        self.are_ready(&submission.externals, &submission.after)
-    }
-
-    fn are_ready(&self, externals: &[External], after: &[Point]) -> bool {
-        externals.iter().all(|external| external.submitted)
-            && after
-                .iter()
-                .all(|point| self.pool.try_get(point.slot).is_none_or(|theirs| point.batch <= theirs.answers.settled()))
-    }
-
-    /// The first submission of a queue that nothing holds back, neither itself nor an earlier one of its slot.
-    fn first_ready(&self, queue: usize, wanted: impl Fn(&Submission<B::Recording>) -> bool) -> Option<usize> {
-        let pending = &self.pending[queue];
-        // Most often there is one, and nothing holds it back.
-        if pending.front().is_some_and(|submission| self.is_ready(submission) && wanted(submission)) {
-            return Some(0);
-        }
-        let mut held: SmallVec<[u32; 8]> = SmallVec::new();
-        pending.iter().position(|submission| {
-            let slot = submission.signal.slot;
-            let ready = !held.contains(&slot) && self.is_ready(submission);
-            if !ready {
-                held.push(slot);
-            }
-            ready && wanted(submission)
-        })
-    }
-
-    /// Asks which semaphores of the caller's were reached.
-    fn look(&mut self, backend: &B) -> Result<(), Fault> {
-        let mut look = Look::new(backend);
-        for (slot, own) in self.pool.iter_mut().filter(|(_, own)| !own.externals.is_empty()) {
-            if own.recorded > 0 {
-                own.externals.iter_mut().for_each(|external| external.submitted |= look.is_reached(*external));
-                continue;
-            }
-            let waits = own.externals.len();
-            own.externals.retain(|external| !look.is_reached(*external));
-            if own.externals.len() < waits {
-                // The semaphore may be gone by the time there is work: a barrier shows it what was written before.
-                own.tell(Point { slot, batch: own.open });
-            }
-        }
-        for external in self.pending.iter_mut().flatten().flat_map(|submission| &mut submission.externals) {
-            external.submitted = external.submitted || look.is_reached(*external);
-        }
-        look.answer
-    }
-}
-
-impl<B: Backend> Driver<B> for EventStreams<B> {
-    fn stats(&self) -> OrderStats {
-        self.stats
-    }
-
-    fn slot_of(&self, stream: u64) -> u32 {
-        self.pool.slot_of(stream)
-    }
-
-    fn queue_of(&self, slot: u32) -> usize {
-        slot as usize % self.pending.len()
-    }
-
-    fn slots(&self) -> SmallVec<[u32; 16]> {
-        self.pool.iter().map(|(slot, _)| slot).collect()
-    }
-
-    fn after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault> {
-        self.open(backend, slot)?;
-        if let Some(own) = self.pool.try_get_mut(slot) {
-            points.iter().for_each(|point| own.tell(*point));
-        }
-        Ok(())
-    }
-
-    fn after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault> {
-        self.open(backend, slot)?;
-        if let Some(own) = self.pool.try_get_mut(slot) {
-            add_external(&mut own.externals, external);
-        }
-        Ok(())
-    }
-
-    fn need(&self, slot: u32, forgotten: u64, need: &mut Need) {
-        let own = self.pool.try_get(slot);
-        need.forgotten = forgotten;
-        need.barrier |= own.map_or(forgotten > 0, |own| !own.cleared.covers(forgotten, own.open, &own.answers));
-        if let Some(own) = own {
-            for (point, _) in own.told.iter().filter(|(_, told)| told.is_due(own.open)) {
-                self.come_after(slot, *point, u64::MAX, need);
-            }
-        }
-    }
-
-    fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need) {
-        if hazards.is_empty() {
-            return;
-        }
-        let own = self.pool.try_get(slot);
-        hazard::conflicts(hazards, start, end, writes, |mark| match own {
-            // Most work comes after work of its own stream.
-            Some(own) if mark.point.slot == slot && mark.point.batch > own.answers.refused() => {
-                need.barrier |= mark.sequence > own.covered;
-            }
-            _ => self.come_after(slot, mark.point, mark.sequence, need),
-        });
-    }
-
     fn take(
         &mut self,
         backend: &B,
@@ -411,12 +419,13 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             self.open(backend, slot)?;
         }
         let barrier = need.barrier || need.everything;
-        let mut more_waits: SmallVec<[Point; 4]> = SmallVec::new();
         if barrier {
-            self.see_all(slot, need, &mut more_waits);
+            self.see_all(slot, need);
         }
         let refusals = self.refusals;
         let Some(own) = self.pool.try_get_mut(slot) else { unreachable!("opened above") };
+        need.waits.iter().for_each(|wait| own.wait_for(*wait));
+        self.stats.waits += need.waits.len() as u64;
         // In place and not taken out: a recording is large, and this is the path of every launch.
         let Some(recording) = &mut own.recording else { unreachable!("opened above") };
         own.broken_off = true;
@@ -431,14 +440,6 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
         if need.everything {
             own.after_refusals = refusals;
-        }
-        for wait in need.waits.iter().chain(&more_waits) {
-            own.seen[wait.slot as usize] = own.seen[wait.slot as usize].max(wait.batch);
-            match own.waits.iter_mut().find(|known| known.slot == wait.slot) {
-                Some(known) => known.batch = known.batch.max(wait.batch),
-                None => own.waits.push(*wait),
-            }
-            self.stats.waits += 1;
         }
         need.after.iter().for_each(|point| add_point(&mut own.after, *point));
         let result = commands.iter().try_for_each(|command| command.record(backend, recording));
@@ -487,8 +488,6 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         if own.for_host {
             backend.host_barrier(&mut recording);
         }
-        let (waits, after) = (std::mem::take(&mut own.waits), std::mem::take(&mut own.after));
-        let externals = std::mem::take(&mut own.externals);
         let refusals = own.known_refusals;
         let signal = Point { slot, batch: own.finish() };
         let points = SmallVec::from_slice(&[signal]);
@@ -498,15 +497,16 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                     points,
                     signal,
                     recording,
-                    waits,
-                    externals,
-                    after,
+                    waits: std::mem::take(&mut own.waits),
+                    externals: std::mem::take(&mut own.externals),
+                    after: std::mem::take(&mut own.after),
                     refusals,
                 });
                 Ok(())
             }
             Err(fault) => {
-                own.externals = externals;
+                own.waits.clear();
+                own.after.clear();
                 self.refusals += 1;
                 self.answers += 1;
                 own.refuse(signal.batch, self.refusals);
@@ -518,26 +518,31 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
 
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>> {
         let at = self.first_ready(queue, |_| true)?;
-        let mut submission = self.pending[queue].remove(at)?;
+        let (queues, has_lost_order) = (self.pending.len(), self.has_lost_order(&self.pending[queue][at]));
+        // Where it lies, because it is long to move.
+        let waits = &mut self.pending[queue][at].waits;
         // A batch that was held back when it was named may have been refused since: nothing will ever signal it.
-        for wait in &mut submission.waits {
+        for wait in &mut *waits {
             wait.batch = wait.batch.min(self.pool.try_get(wait.slot).map_or(0, |theirs| theirs.accepted));
         }
-        submission.waits.retain(|wait| wait.batch > 0);
-        if self.has_lost_order(&submission) {
+        waits.retain(|wait| wait.batch > 0);
+        if has_lost_order {
             // All that the refused batch stood for was answered before it was, so this waits for nothing that is later.
             for (slot, theirs) in self.pool.iter() {
-                if self.queue_of(slot) == queue || theirs.accepted == theirs.complete {
+                if slot as usize % queues == queue || theirs.accepted == theirs.complete {
                     continue;
                 }
                 let point = Point { slot, batch: theirs.accepted };
-                match submission.waits.iter_mut().find(|wait| wait.slot == slot) {
+                match waits.iter_mut().find(|wait| wait.slot == slot) {
                     Some(wait) => *wait = point,
-                    None => submission.waits.push(point),
+                    None => waits.push(point),
                 }
             }
         }
-        Some(submission)
+        match at {
+            0 => self.pending[queue].pop_front(),
+            _ => self.pending[queue].remove(at),
+        }
     }
 
     fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
@@ -561,6 +566,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                 None => self.pool.try_get_mut(slot).map(|own| &mut own.externals),
             };
             if let Some(next) = next {
+                self.externals |= !submission.externals.is_empty();
                 submission.externals.into_iter().for_each(|external| add_external(next, external));
             }
         }
@@ -573,8 +579,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     }
 
     fn holds_back(&self) -> bool {
-        self.pending.iter().any(|pending| !pending.is_empty())
-            || self.pool.iter().any(|(_, own)| !own.externals.is_empty())
+        self.externals || self.pending.iter().any(|pending| !pending.is_empty())
     }
 
     fn freed(&self) -> Option<usize> {

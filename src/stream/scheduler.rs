@@ -18,7 +18,7 @@ use super::pool::StreamPool;
 use crate::code::Code;
 use crate::error::Fault;
 use crate::failure::{Point, panic_message};
-use crate::memory::{Hazards, Mark, hazard};
+use crate::memory::Mark;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -252,32 +252,6 @@ impl<B: Backend> SchedulerStreams<B> {
 
     fn is_ready(&self, own: &Slot<B>) -> bool {
         !own.front().tasks.is_empty() && !self.is_held(own.front())
-    }
-
-    fn come_after(&self, slot: u32, mark: Mark, need: &mut Need) {
-        let Point { slot: other, batch } = mark.point;
-        let Some(theirs) = self.pool.try_get(other) else { return };
-        if other == slot && batch == theirs.open.number {
-            need.own = need.own.max(mark.sequence);
-        } else if batch <= theirs.answers.settled() {
-            need.barrier = true;
-        } else if other == slot && batch >= theirs.front().number {
-            // Batches of one slot run in order.
-            need.barrier = true;
-        } else if batch < theirs.open.number
-            && theirs.sealed.iter().take_while(|sealed| sealed.number <= batch).any(|sealed| self.is_held(sealed))
-        {
-            add_point(&mut need.after, mark.point);
-            need.barrier = true;
-            // What this slot queued before need not wait with it.
-            let apart = |own: &Slot<B>| !own.open.tasks.is_empty() && !own.open.is_behind(mark.point);
-            if self.pool.try_get(slot).is_some_and(apart) {
-                need.flush(slot);
-            }
-        } else {
-            // Submitted, or, if it is held back, sealed.
-            need.flush(other);
-        }
     }
 
     /// What a slot queued and cannot be closed now takes no more tasks.
@@ -530,9 +504,29 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         }
     }
 
-    fn depend(&self, slot: u32, hazards: &Hazards, start: u64, end: u64, writes: bool, need: &mut Need) {
-        if !hazards.is_empty() {
-            hazard::conflicts(hazards, start, end, writes, |mark| self.come_after(slot, mark, need));
+    fn come_after(&self, slot: u32, mark: Mark, need: &mut Need) {
+        let Point { slot: other, batch } = mark.point;
+        let Some(theirs) = self.pool.try_get(other) else { return };
+        if other == slot && batch == theirs.open.number {
+            need.own = need.own.max(mark.sequence);
+        } else if batch <= theirs.answers.settled() {
+            need.barrier = true;
+        } else if other == slot && batch >= theirs.front().number {
+            // Batches of one slot run in order.
+            need.barrier = true;
+        } else if batch < theirs.open.number
+            && theirs.sealed.iter().take_while(|sealed| sealed.number <= batch).any(|sealed| self.is_held(sealed))
+        {
+            add_point(&mut need.after, mark.point);
+            need.barrier = true;
+            // What this slot queued before need not wait with it.
+            let apart = |own: &Slot<B>| !own.open.tasks.is_empty() && !own.open.is_behind(mark.point);
+            if self.pool.try_get(slot).is_some_and(apart) {
+                need.flush(slot);
+            }
+        } else {
+            // Submitted, or, if it is held back, sealed.
+            need.flush(other);
         }
     }
 

@@ -31,8 +31,13 @@ pub fn validation_message_count() -> u64 {
 /// Forgets what this thread collected: a new operation begins.
 pub(super) fn begin_operation() {
     if ANY.take() {
-        COLLECTED.with_borrow_mut(Vec::clear);
+        forget_collected();
     }
+}
+
+#[cold]
+fn forget_collected() {
+    COLLECTED.with_borrow_mut(Vec::clear);
 }
 
 /// Moves what this thread collected onto the end of a fault's message.
@@ -75,9 +80,13 @@ impl Messages {
     /// Hands waiting messages to the log. Holds no lock while the log runs.
     pub(super) fn flush(&self) {
         // Asked after every call: nothing is written unless something waits.
-        if !self.waiting.load(Ordering::Acquire) || !self.waiting.swap(false, Ordering::AcqRel) {
-            return;
+        if self.waiting.load(Ordering::Acquire) && self.waiting.swap(false, Ordering::AcqRel) {
+            self.hand_over();
         }
+    }
+
+    #[cold]
+    fn hand_over(&self) {
         let taken = std::mem::take(&mut *self.queue.lock());
         tracing::dispatcher::with_default(&self.dispatch, || {
             for (level, text) in &taken {

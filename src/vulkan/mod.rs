@@ -46,7 +46,7 @@ use memory::Memory;
 use physical::Probed;
 use pipelines::Pipelines;
 use std::sync::Arc;
-use stream::{LaunchTools, Slots};
+use stream::Slots;
 use tracing::Dispatch;
 
 /// The caller's own way into Vulkan, in place of the platform's loader.
@@ -362,14 +362,7 @@ impl backend::Backend for Backend {
     }
 
     fn launch(&self, recording: &mut Box<Recording>, launch: &Launch<'_, Backend>) -> Result<(), Fault> {
-        let tools = LaunchTools {
-            memory: &self.memory,
-            pipelines: &self.pipelines,
-            counts: &self.counts,
-            max_groups: self.limits.max_groups,
-            binding_alignment: self.limits.binding_alignment,
-        };
-        recording.launch(&tools, launch)
+        recording.launch(self, launch)
     }
 
     fn copy(&self, recording: &mut Box<Recording>, to: Binding<'_, Page>, from: Binding<'_, Page>) {

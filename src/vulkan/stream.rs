@@ -7,10 +7,9 @@ use super::Backend;
 use super::descriptors::DescriptorCache;
 use super::device::{Gpu, c_str, terminated};
 use super::fault::fault;
-use super::indirect::{CountCheck, Scratch};
+use super::indirect::Scratch;
 use super::kernel::Kernel;
-use super::memory::{Memory, Page};
-use super::pipelines::Pipelines;
+use super::memory::Page;
 use crate::code::Code;
 use crate::error::Fault;
 use crate::stream::backend::{Binding, Grid, Launch};
@@ -50,7 +49,8 @@ impl Slot {
 
     /// Notes that a submit will ask for this value; before the submit, because the device may be quick.
     pub(super) fn will_signal(&self, batch: u64) {
-        self.submitted.fetch_max(batch, Ordering::Release);
+        // A slot's batches are submitted one after another, in order.
+        self.submitted.store(batch, Ordering::Release);
     }
 
     pub(super) fn begin(&self) -> Result<Box<Recording>, Fault> {
@@ -169,15 +169,6 @@ pub struct Recording {
     gpu: Arc<Gpu>,
 }
 
-/// What the launches of a device share.
-pub(super) struct LaunchTools<'a> {
-    pub(super) memory: &'a Arc<Memory>,
-    pub(super) pipelines: &'a Pipelines,
-    pub(super) counts: &'a CountCheck,
-    pub(super) max_groups: [u32; 3],
-    pub(super) binding_alignment: u64,
-}
-
 impl Recording {
     fn create(gpu: &Arc<Gpu>) -> Result<Recording, Fault> {
         let info = vk::CommandPoolCreateInfo::default()
@@ -285,12 +276,12 @@ impl Recording {
         unsafe { self.gpu.raw.cmd_fill_buffer(self.commands, to.page.buffer(), to.offset, to.size, pattern) };
     }
 
-    pub(super) fn launch(&mut self, tools: &LaunchTools<'_>, launch: &Launch<'_, Backend>) -> Result<(), Fault> {
+    pub(super) fn launch(&mut self, backend: &Backend, launch: &Launch<'_, Backend>) -> Result<(), Fault> {
         launch.kernel.accepts(launch.bindings.len(), launch.push.len())?;
         let labelled = !launch.label.is_empty() && self.begin_label(launch.label);
         let result = match &launch.grid {
             Grid::Groups(groups) => self.launch_direct(launch, *groups),
-            Grid::Indirect(counts) => self.launch_indirect(tools, launch, counts),
+            Grid::Indirect(counts) => self.launch_indirect(backend, launch, counts),
         };
         if labelled {
             self.end_label();
@@ -311,14 +302,14 @@ impl Recording {
 
     fn launch_indirect(
         &mut self,
-        tools: &LaunchTools<'_>,
+        backend: &Backend,
         launch: &Launch<'_, Backend>,
         counts: &Binding<'_, Page>,
     ) -> Result<(), Fault> {
-        let check = tools.counts.kernel(tools.pipelines, tools.max_groups)?;
+        let check = backend.counts.kernel(&backend.pipelines, backend.limits.max_groups)?;
         // Taken out for the length of this call, because recording needs the rest of `self`.
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = scratch.take(tools.memory, tools.binding_alignment).and_then(|words| {
+        let result = scratch.take(&backend.memory, backend.limits.binding_alignment).and_then(|words| {
             self.copy(&words, counts);
             self.memory_barrier(COPY_WRITES, COMPUTE_ACCESS);
             let (page, offset) = (words.page, words.offset);
