@@ -689,6 +689,38 @@ fn a_lost_device_answers_with_its_loss() {
     });
 }
 
+/// The device refuses what the stream had before while new work is taken. That work is well, and so is the call (R2).
+#[test]
+fn a_call_is_not_told_what_became_of_other_batches_of_its_stream() {
+    each(|scheduling, queues| {
+        for pieces in [false, true] {
+            let rig = Rig::new(Options::new(1, queues), Settings { max_recorded: 2, ..settings(scheduling) });
+            let kernel = rig.kernel(&nine());
+            let (held, before, out) = (rig.buffer(SIZE), rig.buffer(SIZE), rig.buffer(5 * 4096));
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            fill(&rig, 1, whole(held), 1);
+            rig.device.stream_flush(1).expect("a flush");
+            fill(&rig, 1, whole(before), 2);
+            rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+            rig.backend().signal(1, 1);
+            if pieces {
+                rig.device.buffer_write(1, whole(out), &[9; 5 * 4096], false).expect("a write");
+            } else {
+                rig.launch_on(1, kernel, &[silent(whole(out))], &[]).expect("a launch");
+                // It is told where it asks for the stream.
+                if rig.backend().fired() == 0 {
+                    assert_eq!(failed(rig.device.stream_flush(1)).0, Code::Driver);
+                }
+            }
+            assert_eq!(rig.backend().fired(), 1, "{scheduling:?} {queues} {pieces}");
+            assert_eq!(rig.read(whole(out)).expect("a read"), [9; 5 * 4096]);
+            assert_eq!(rig.unreadable(whole(held)).len(), 1);
+            rig.assert_ordered();
+        }
+    });
+}
+
 /// The third comes after the second, which never runs: then it has to come after the first.
 #[test]
 fn what_comes_behind_a_refused_batch_comes_after_what_that_one_stood_for() {

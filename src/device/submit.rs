@@ -3,7 +3,9 @@
 use super::shortage::is_short;
 use super::waits::Deadline;
 use super::{Core, Device, FOREVER, Guard, Refusal, Turn};
+use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::failure::Point;
 use crate::stream::Backend;
 use crate::stream::driver::Submission;
 use parking_lot::MutexGuard;
@@ -13,13 +15,13 @@ use smallvec::SmallVec;
 const MAX_UNASKED: u32 = 8;
 
 impl<B: Backend> Device<B> {
-    /// Enqueues work: repeats the attempt until nothing has to be submitted first. The slot that is to be flushed now,
-    /// if one is.
+    /// Enqueues work: repeats the attempt until nothing has to be submitted first. If its slot is to be flushed now, the
+    /// point of the work.
     pub(super) fn enqueue<T>(
         &self,
         deadline: Deadline,
         mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
-    ) -> Result<(T, Option<u32>)> {
+    ) -> Result<(T, Option<Point>)> {
         loop {
             let mut core = self.lock();
             match self.make_room(&mut core, deadline) {
@@ -31,7 +33,7 @@ impl<B: Backend> Device<B> {
             core.no_room = None;
             match answer {
                 Ok(Turn::Done(value)) => {
-                    let due = core.streams.due();
+                    let due = core.streams.due().and_then(|slot| core.streams.last(slot));
                     self.unlock_and_log(core);
                     return Ok((value, due));
                 }
@@ -49,6 +51,8 @@ impl<B: Backend> Device<B> {
                     }
                 }
                 Err(error) => {
+                    // Of work that failed nobody's next call is to hear.
+                    core.streams.due();
                     self.unlock_and_log(core);
                     return Err(error);
                 }
@@ -59,7 +63,7 @@ impl<B: Backend> Device<B> {
     /// Enqueues work, and flushes its slot when that has taken enough.
     pub(super) fn enqueue_and_flush(&self, attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<()>>) -> Result {
         match self.enqueue(Deadline::after(FOREVER), attempt)? {
-            ((), Some(due)) => self.flush_slot(due),
+            ((), Some(own)) => self.flush_own(own, own),
             ((), None) => Ok(()),
         }
     }
@@ -152,8 +156,21 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Submits what a slot recorded. Fails if the device refused it.
+    /// Submits what a slot recorded. Fails if the device refused anything of it.
     pub(super) fn flush_slot(&self, slot: u32) -> Result {
+        self.flush_and_hear(slot, |refusal| refusal.points.iter().any(|point| point.slot == slot))
+    }
+
+    /// The same for who enqueued `first` to `last` of the slot, and answers for nothing but that: what the slot had from
+    /// others may be refused in the same flush (R2). A loss is everyone's.
+    pub(super) fn flush_own(&self, first: Point, last: Point) -> Result {
+        let is_own = |point: &Point| point.slot == first.slot && (first.batch..=last.batch).contains(&point.batch);
+        self.flush_and_hear(first.slot, |refusal| {
+            refusal.fault.code == Code::DeviceLost || refusal.points.iter().any(is_own)
+        })
+    }
+
+    fn flush_and_hear(&self, slot: u32, concerns: impl Fn(&Refusal) -> bool) -> Result {
         let mut core = self.lock();
         let queue = core.streams.queue_of(slot);
         // Completed work is looked for here and not at each launch: once in a few batches is often enough, unless
@@ -176,8 +193,7 @@ impl<B: Backend> Device<B> {
         if closed.is_none() && refusals.is_empty() {
             return Ok(());
         }
-        let of_slot = |refusal: &Refusal| refusal.points.iter().any(|point| point.slot == slot);
-        match closed.into_iter().chain(refusals).find(of_slot) {
+        match closed.into_iter().chain(refusals).find(concerns) {
             Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),
             None => Ok(()),
         }

@@ -201,8 +201,8 @@ struct KeptWork<B: Backend> {
 pub struct SchedulerStreams<B: Backend> {
     pool: StreamPool<Slot<B>>,
     queued: usize,
-    /// The slot that took the last task: whoever enqueued it hears what becomes of it.
-    latest: u32,
+    /// The slot that took a task since it was last asked what is due: whoever enqueued it hears what becomes of it.
+    latest: Option<u32>,
     strategy: Strategy,
     max_tasks: u32,
     /// Whether the executor's slot was made.
@@ -222,7 +222,7 @@ impl<B: Backend> SchedulerStreams<B> {
         SchedulerStreams {
             pool: StreamPool::new(slots),
             queued: 0,
-            latest: EXECUTOR,
+            latest: None,
             strategy,
             max_tasks,
             made: false,
@@ -546,7 +546,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     ) -> Result<Mark, Fault> {
         self.make(backend, slot)?;
         self.queued += 1;
-        self.latest = slot;
+        self.latest = Some(slot);
         let Some(own) = self.pool.try_get_mut(slot) else { unreachable!("made above") };
         let open = &mut own.open;
         let first = open.kept.commands.len();
@@ -577,6 +577,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     }
 
     fn due(&mut self) -> Option<u32> {
+        let latest = self.latest.take()?;
         // What is held back cannot be flushed, however much it is.
         let most = self.max_tasks as usize;
         if self.queued < most {
@@ -584,7 +585,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         }
         let ready = self.pool.iter().filter(|(_, own)| self.is_ready(own));
         let free: usize = ready.map(|(_, own)| own.front().tasks.len()).sum();
-        (free >= most).then_some(self.latest)
+        (free >= most).then_some(latest)
     }
 
     fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
