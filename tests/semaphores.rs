@@ -629,6 +629,35 @@ fn memory_that_held_work_still_uses_is_not_given_to_others() {
     });
 }
 
+/// The last to write it never ran, and hides who still reads it.
+#[test]
+fn memory_that_held_work_uses_is_not_given_to_others_after_a_refusal_either() {
+    each(|scheduling, queues| {
+        for call in [Call::Submit, Call::End] {
+            let rig = rig(scheduling, queues);
+            let (doomed, out) = (rig.filled(SIZE, 4), rig.buffer(SIZE));
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            copy(&rig, 1, out, doomed);
+            rig.device.stream_flush(1).expect("a flush");
+            rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            fill(&rig, 2, whole(doomed), 5);
+            let _ = rig.device.stream_flush(2);
+            rig.device.buffer_destroy(doomed).expect("a destroy");
+            rig.backend().heal();
+            for round in 0..5 {
+                let heir = rig.buffer(SIZE);
+                fill(&rig, 3, whole(heir), round);
+                holds(&rig, 4, heir, round as u8);
+                rig.device.buffer_destroy(heir).expect("a destroy");
+            }
+            rig.backend().signal(1, 1);
+            holds(&rig, 1, out, 4);
+            rig.assert_ordered();
+        }
+    });
+}
+
 #[test]
 fn a_device_with_held_work_is_closed_once_it_is_let_go() {
     each(|scheduling, queues| {
@@ -719,6 +748,84 @@ fn a_call_is_not_told_what_became_of_other_batches_of_its_stream() {
             rig.assert_ordered();
         }
     });
+}
+
+/// Other bytes are refused once, by whichever call, and written and read again. That has nothing to do with what is held
+/// back.
+#[test]
+fn after_a_refusal_nothing_waits_for_work_it_shares_no_bytes_with() {
+    each(|scheduling, queues| {
+        for (call, streams) in
+            [(Call::Submit, [2, 2]), (Call::Submit, [2, 3]), (Call::End, [2, 2]), (Call::End, [2, 3])]
+        {
+            let small = Settings { memory_cap: 4 << 20, ..settings(scheduling) };
+            let rig = Rig::new(Options::new(1, queues), small);
+            let (source, out, clean) = (rig.filled(SIZE, 5), rig.buffer(SIZE), rig.filled(SIZE, 4));
+            let (bytes, large) = (rig.buffer(SIZE), rig.buffer(1 << 20));
+            let (mapped, made) = rig.try_buffer(SIZE, BufferMemory::Managed(MemoryKind::Readback), "mapped");
+            made.expect("a buffer");
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            copy(&rig, 1, out, source);
+            rig.device.stream_flush(1).expect("a flush");
+            let [first, second] = streams;
+            [bytes, large, mapped].iter().for_each(|buffer| fill(&rig, first, whole(*buffer), 6));
+            rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            assert_eq!(failed(rig.device.stream_flush(first)).0, Code::Driver);
+            let answer = rig.device.check_written(&[whole(bytes)], LONG);
+            assert_eq!(answer.map_err(|error| error.code()), Err(Code::Unwritten));
+            rig.device.mark_written(&[whole(mapped)]).expect("a mark");
+            rig.device.buffer_map(whole(mapped), tidegate::failure::Access::Read, LONG).expect("a mapping");
+            rig.device.buffer_unmap(whole(mapped)).expect("an end");
+            fill(&rig, second, whole(bytes), 7);
+            holds(&rig, second, bytes, 7);
+            // A read that is refused leaves its memory to others.
+            rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            assert!(read(&rig, first, clean, LONG).is_err());
+            holds(&rig, 4, clean, 4);
+            rig.device.buffer_destroy(large).expect("a destroy");
+            assert!(rig.device.trim().expect("a trim") > 0);
+            let heir = rig.buffer(1 << 20);
+            fill(&rig, 5, part(heir, 0, SIZE), 8);
+            rig.device.stream_wait(5, LONG).expect("a wait");
+            assert_eq!(read(&rig, second, out, 0), Err(Error::Timeout), "held back all the while");
+            rig.backend().signal(1, 1);
+            holds(&rig, second, out, 5);
+            rig.assert_ordered();
+        }
+    });
+}
+
+/// The second cannot be closed while the first is held back; nobody overtakes the first for that, at however many removes.
+#[test]
+fn what_comes_after_batches_that_could_not_be_closed_comes_behind_what_they_came_behind() {
+    for queues in 1..=3 {
+        for (pace, refused) in [Pace::Lazy, Pace::Random, Pace::Eager].iter().flat_map(|pace| [(*pace, 1), (*pace, 3)])
+        {
+            let rig = Rig::new(Options::new(1, queues).pace(pace), settings(Scheduling::Event));
+            let (source, out, other) = (rig.filled(SIZE, 5), rig.buffer(SIZE), rig.buffer(SIZE));
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            copy(&rig, 1, out, source);
+            rig.device.stream_flush(1).expect("a flush");
+            for stream in 2..2 + refused {
+                rig.backend().inject(Call::End, 1, fault(Code::Driver, "refused"), false);
+                fill(&rig, stream, whole(source), 6);
+                assert_eq!(failed(rig.device.stream_flush(stream)).0, Code::Driver);
+            }
+            fill(&rig, 0, whole(other), 7);
+            fill(&rig, 0, whole(source), 8);
+            holds(&rig, 6, other, 7);
+            is_held(&rig, 7, source);
+            rig.backend().run_all();
+            rig.backend().signal(1, 1);
+            holds(&rig, 5, out, 5);
+            fill(&rig, 3, part(source, 0, 4), 9);
+            holds(&rig, 4, out, 5);
+            assert_eq!(rig.read(whole(source)).expect("a read"), [&[9; 4][..], &[8; 60]].concat());
+            rig.assert_ordered();
+        }
+    }
 }
 
 /// The third comes after the second, which never runs: then it has to come after the first.
@@ -936,7 +1043,7 @@ fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
             let mut any = Any::new(seed, scheduling, queues);
             for step in 0..150 {
                 let (stream, (a, b)) = (any.stream(), any.two_buffers());
-                let kind = any.rng.below(14);
+                let kind = any.rng.below(15);
                 let Any { rig, rng, buffers, model, .. } = &mut any;
                 match kind {
                     0..4 => {
@@ -962,8 +1069,14 @@ fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
                     }
                     10 => any.signal_some(),
                     11 => {
-                        let call = [Call::Submit, Call::Submit, Call::End][rng.below(3) as usize];
+                        let call = [Call::Submit, Call::End][rng.below(2) as usize];
                         rig.backend().inject(call, rng.between(1, 3), fault(Code::Driver, "refused"), false);
+                    }
+                    12 => {
+                        rig.device.buffer_destroy(buffers[a]).expect("a destroy");
+                        buffers[a] = rig.buffer(SIZE);
+                        let _ = rig.device.buffer_fill(stream, whole(buffers[a]), step, 1);
+                        model[a] = step as u8;
                     }
                     _ => drop(rig.device.stream_flush(stream)),
                 }

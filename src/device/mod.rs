@@ -32,7 +32,7 @@ use crate::failure::{
 };
 use crate::memory::{HandleKind, HandleTable, Hazards, Memory, Place, hazard, pages::PageLimits};
 use crate::stream::scheduler::Strategy;
-use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, Progress, SchedulerStreams};
+use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use events::Event;
 use kernels::Kernel;
 use maps::Mappings;
@@ -290,7 +290,7 @@ impl<B: Backend> Core<B> {
 fn is_held<B: Backend>(streams: &dyn Driver<B>, hazards: &Hazards) -> bool {
     let mut held = false;
     hazard::conflicts(hazards, 0, u64::MAX, true, |mark| {
-        held = held || (streams.is_held_back(mark.point.slot) && streams.progress(mark.point) == Progress::Waiting);
+        held = held || streams.hides_held(mark.point);
     });
     held
 }

@@ -240,6 +240,10 @@ pub trait Driver<B: Backend>: Send {
     /// Whether the slot has work, or would have if it took some, that is held back: by a semaphore of the caller's, or
     /// behind such work.
     fn is_held_back(&self, slot: u32) -> bool;
+    /// Whether a point is held back, or never ran and was to come after one that is.
+    fn hides_held(&self, point: Point) -> bool {
+        self.is_held_back(point.slot) && self.progress(point) == Progress::Waiting
+    }
     /// Whether anything at all waits for a semaphore of the caller's, or behind such work.
     fn holds_back(&self) -> bool;
     /// A queue with a submission that was held back and need not be any more.
