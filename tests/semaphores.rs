@@ -828,6 +828,44 @@ fn what_comes_after_batches_that_could_not_be_closed_comes_behind_what_they_came
     }
 }
 
+/// What waited for the semaphore never runs. It is in nobody else's batch when a wait of its stream has answered.
+#[test]
+fn a_semaphore_of_a_refused_batch_may_go_when_its_stream_was_waited_for() {
+    each(|scheduling, queues| {
+        for call in [Call::Submit, Call::End] {
+            let rig = Rig::new(Options::new(1, queues).pace(Pace::Lazy), settings(scheduling));
+            let (a, b) = (rig.buffer(SIZE), rig.buffer(SIZE));
+            rig.device.wait(LONG).expect("a wait");
+            // The device is busy: what is handed to a queue stays there.
+            rig.backend().hold(true);
+            fill(&rig, 3, whole(b), 1);
+            rig.device.stream_flush(3).expect("a flush");
+            hold(&rig, 1, 1, 1);
+            fill(&rig, 1, whole(a), 1);
+            if call == Call::End {
+                rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            }
+            let _ = rig.device.stream_flush(1);
+            fill(&rig, 2, whole(a), 2);
+            rig.device.stream_flush(2).expect("a flush");
+            if call == Call::Submit {
+                rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            }
+            rig.backend().signal(1, 1);
+            let _ = rig.device.stream_wait(1, LONG);
+            assert_eq!(rig.backend().fired(), 1);
+            rig.device.stream_wait(1, LONG).expect("a wait");
+            rig.backend().destroy_semaphore(1);
+            rig.backend().hold(false);
+            rig.device.wait(LONG).expect("a wait");
+            fill(&rig, 1, whole(b), 3);
+            holds(&rig, 2, b, 3);
+            holds(&rig, 1, a, 2);
+            rig.assert_ordered();
+        }
+    });
+}
+
 /// The third comes after the second, which never runs: then it has to come after the first.
 #[test]
 fn what_comes_behind_a_refused_batch_comes_after_what_that_one_stood_for() {
