@@ -298,7 +298,7 @@ fn a_scheduler_submits_to_one_queue_only() {
     let mut streams = SchedulerStreams::<HostBackend>::new(4, Strategy::Interleave, 256);
     let to = Binding { page: &page, offset: 0, size: 64 };
     streams.take(&backend, 0, &Need::default(), false, &[Command::Fill { to, pattern: 1 }]).expect("a fill");
-    assert!(streams.close(&backend, 0).is_ok());
+    assert!(streams.close(&backend, 0).is_empty());
     assert!(streams.next(1).is_none());
     assert!(streams.next(streams.queue_of(0)).is_some());
 }
@@ -327,7 +327,7 @@ impl Steps {
     /// The slot fills the page, and what it recorded is on its way.
     fn fill(&mut self, slot: u32) -> Mark {
         let mark = self.record(slot);
-        assert!(self.streams.close(&self.backend, slot).is_ok());
+        assert!(self.streams.close(&self.backend, slot).is_empty());
         mark
     }
 
@@ -379,7 +379,7 @@ fn who_comes_after_a_refused_batch_waits_until_the_device_answered_for_what_that
             steps.backend.inject(Call::End, 1, fault(Code::Driver, "refused"), false);
         }
         steps.record(0);
-        assert_eq!(steps.streams.close(&steps.backend, 0).is_ok(), closed);
+        assert_eq!(steps.streams.close(&steps.backend, 0).is_empty(), closed);
         assert!(steps.need(2).flush.is_empty(), "held back behind it");
         steps.backend.signal(1, 1);
         steps.streams.refresh(&steps.backend).expect("a look");

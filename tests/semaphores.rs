@@ -866,6 +866,33 @@ fn a_semaphore_of_a_refused_batch_may_go_when_its_stream_was_waited_for() {
     });
 }
 
+/// Two batches fail in one flush, each for a reason of its own (R6).
+#[test]
+fn batches_that_cannot_be_closed_are_a_failure_each() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (a, b) = (rig.buffer(SIZE), rig.buffer(SIZE));
+        rig.device.wait(LONG).expect("a wait");
+        rig.backend().inject(Call::End, 1, fault(Code::Driver, "first"), false);
+        rig.backend().inject(Call::End, 1, fault(Code::LimitExceeded, "second"), false);
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(a), 1);
+        // What the stream had is closed, or sealed.
+        let _ = rig.device.stream_wait_external(1, External { semaphore: 1, value: 2, submitted: false });
+        fill(&rig, 1, whole(b), 2);
+        rig.backend().signal(1, 2);
+        failed(rig.device.stream_flush(1));
+        assert_eq!(rig.backend().fired(), 2);
+        for (buffer, code, message) in [(a, Code::Driver, "first"), (b, Code::LimitExceeded, "second")] {
+            let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+            let told: Vec<_> = report.failures.iter().map(|root| (root.code, &root.message[..])).collect();
+            assert_eq!(told, [(code, message)], "{scheduling:?}");
+        }
+        assert_eq!(rig.settled_failures(), 2);
+        rig.assert_ordered();
+    });
+}
+
 /// The third comes after the second, which never runs: then it has to come after the first.
 #[test]
 fn what_comes_behind_a_refused_batch_comes_after_what_that_one_stood_for() {
@@ -959,11 +986,14 @@ struct Any {
 
 const BUFFERS: usize = 6;
 const SEMAPHORES: usize = 3;
+/// A stream beside those of the program, and a semaphore beside theirs.
+const APART: u64 = 5;
+const NEVER: u64 = SEMAPHORES as u64;
 
 impl Any {
     fn new(seed: u64, scheduling: Scheduling, queues: usize) -> Any {
         let pace = [Pace::Lazy, Pace::Random, Pace::Eager][seed as usize % 3];
-        let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 5, ..settings(scheduling) });
+        let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 6, ..settings(scheduling) });
         let buffers = (0..BUFFERS).map(|i| rig.filled(SIZE, i as u8)).collect();
         let (asked, signalled) = ([0; SEMAPHORES], [0; SEMAPHORES]);
         Any { rig, rng: Rng::new(seed), buffers, model: (0..BUFFERS as u8).collect(), asked, signalled }
@@ -1073,12 +1103,17 @@ fn any_program_gives_what_its_calls_in_order_give() {
     });
 }
 
-/// The same where the device refuses some of it: what can be read is right, and what ran is ordered.
+/// The same where the device refuses some of it: what can be read is right, what ran is ordered, and nothing waits for a
+/// stream that shares nothing with all that.
 #[test]
 fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
     each(|scheduling, queues| {
         for seed in 0..30 {
             let mut any = Any::new(seed, scheduling, queues);
+            let apart = any.rig.buffer(SIZE);
+            hold(&any.rig, APART, NEVER, 1);
+            fill(&any.rig, APART, whole(apart), 1);
+            any.rig.device.stream_flush(APART).expect("a flush");
             for step in 0..150 {
                 let (stream, (a, b)) = (any.stream(), any.two_buffers());
                 let kind = any.rng.below(15);
@@ -1121,19 +1156,22 @@ fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
             }
             any.signal_all();
             let rig = &any.rig;
-            // The first one may find that the device refuses what was still to come.
-            let _ = rig.device.wait(LONG);
+            // The first ones may find that the device refuses what was still to come.
+            (0..APART).for_each(|stream| drop(rig.device.stream_wait(stream, LONG)));
             rig.backend().heal();
-            rig.device.wait(LONG).expect("a wait");
+            (0..APART).for_each(|stream| rig.device.stream_wait(stream, LONG).expect("a wait"));
             for (i, buffer) in any.buffers.iter().enumerate() {
                 if let Ok(bytes) = read(rig, 0, *buffer, LONG) {
                     assert_eq!(bytes, any.full(i), "{scheduling:?} {queues} seed {seed}");
                 }
             }
             for (stream, buffer) in any.buffers.iter().enumerate() {
-                fill(rig, stream as u64, whole(*buffer), 77);
+                fill(rig, stream as u64 % APART, whole(*buffer), 77);
                 holds(rig, 1, *buffer, 77);
             }
+            is_held(rig, APART, apart);
+            rig.backend().signal(NEVER, 1);
+            holds(rig, APART, apart, 1);
             rig.assert_ordered();
         }
     });

@@ -31,6 +31,7 @@ use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
 use crate::memory::{HandleKind, HandleTable, Hazards, Memory, Place, hazard, pages::PageLimits};
+use crate::stream::driver::Unclosed;
 use crate::stream::scheduler::Strategy;
 use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use events::Event;
@@ -192,10 +193,10 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Closes a slot's recording. The refusal, if it could not be closed.
-    fn close_slot(&mut self, backend: &B, slot: u32) -> Option<Refusal> {
-        let (points, fault) = self.streams.close(backend, slot).err()?;
-        Some(self.refuse(points, fault))
+    /// Closes a slot's recording. The refusals of what could not be closed.
+    fn close_slot(&mut self, backend: &B, slot: u32) -> Vec<Refusal> {
+        let unclosed = self.streams.close(backend, slot);
+        unclosed.into_iter().map(|Unclosed { points, fault }| self.refuse(points, fault)).collect()
     }
 
     fn refuse(&mut self, points: SmallVec<[Point; 4]>, fault: Fault) -> Refusal {

@@ -190,7 +190,7 @@ impl<B: Backend> Device<B> {
         if freed {
             self.submit_freed();
         }
-        if closed.is_none() && refusals.is_empty() {
+        if closed.is_empty() && refusals.is_empty() {
             return Ok(());
         }
         match closed.into_iter().chain(refusals).find(concerns) {

@@ -18,7 +18,7 @@
 use super::answers::Answers;
 use super::backend::{Backend, External};
 use super::driver::{
-    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point,
+    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, Unclosed, add_external, add_point,
 };
 use super::pool::StreamPool;
 use crate::error::Fault;
@@ -520,13 +520,13 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         self.due.take()
     }
 
-    fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
+    fn close(&mut self, backend: &B, slot: u32) -> Vec<Unclosed> {
         let queue = self.queue_of(slot);
-        let Some(own) = self.pool.try_get_mut(slot) else { return Ok(()) };
+        let Some(own) = self.pool.try_get_mut(slot) else { return Vec::new() };
         if own.recorded == 0 {
-            return Ok(());
+            return Vec::new();
         }
-        let Some(mut recording) = own.recording.take() else { return Ok(()) };
+        let Some(mut recording) = own.recording.take() else { return Vec::new() };
         if own.for_host {
             backend.host_barrier(&mut recording);
         }
@@ -546,13 +546,13 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                     after,
                     refusals,
                 });
-                Ok(())
+                Vec::new()
             }
             Err(fault) => {
                 own.externals = externals;
                 self.refuse(signal, &after);
                 backend.recycle(slot, recording);
-                Err((points, fault))
+                vec![Unclosed { points, fault }]
             }
         }
     }

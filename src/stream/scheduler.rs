@@ -12,7 +12,7 @@
 use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Grid, Launch};
 use super::driver::{
-    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point,
+    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, Unclosed, add_external, add_point,
 };
 use super::pool::StreamPool;
 use crate::code::Code;
@@ -398,7 +398,7 @@ impl<B: Backend> SchedulerStreams<B> {
     }
 
     /// Closes what is queued and ready, one batch of each slot; false if nothing is.
-    fn close_ready(&mut self, backend: &B) -> Result<bool, (SmallVec<[Point; 4]>, Fault)> {
+    fn close_ready(&mut self, backend: &B) -> Result<bool, Unclosed> {
         let ready: SmallVec<[u32; 16]> =
             self.pool.iter().filter(|(_, own)| self.is_ready(own)).map(|(slot, _)| slot).collect();
         if ready.is_empty() {
@@ -441,7 +441,7 @@ impl<B: Backend> SchedulerStreams<B> {
             Err(fault) => {
                 self.settle(&points, false);
                 self.give_back(&points, signal);
-                Err((points, fault))
+                Err(Unclosed { points, fault })
             }
         }
     }
@@ -614,23 +614,16 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         (free >= most).then_some(latest)
     }
 
-    fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
+    fn close(&mut self, backend: &B, slot: u32) -> Vec<Unclosed> {
         self.seal(slot);
-        let mut failed: Option<(SmallVec<[Point; 4]>, Fault)> = None;
+        let mut failed = Vec::new();
         // Closing one batch may free another one behind it; so may its failure, and whoever flushes hears only of his
         // own.
         loop {
-            match (self.close_ready(backend), &mut failed) {
-                (Ok(true), _) => {}
-                (Ok(false), _) => return failed.map_or(Ok(()), Err),
-                (Err(failure), None) => failed = Some(failure),
-                (Err((points, fault)), Some((all, first))) => {
-                    all.extend(points);
-                    // Nothing says more than that.
-                    if fault.code == Code::DeviceLost {
-                        *first = fault;
-                    }
-                }
+            match self.close_ready(backend) {
+                Ok(true) => {}
+                Ok(false) => return failed,
+                Err(unclosed) => failed.push(unclosed),
             }
         }
     }
