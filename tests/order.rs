@@ -20,7 +20,7 @@ use tidegate::code::Code;
 use tidegate::device::{FOREVER, Handle, Scheduling, Settings};
 use tidegate::failure::Point;
 use tidegate::memory::{Hazards, Mark, MemoryKind, PageSource, hazard};
-use tidegate::stream::backend::{Backend, Binding};
+use tidegate::stream::backend::{Backend, Binding, External};
 use tidegate::stream::driver::Submission;
 use tidegate::stream::scheduler::Strategy;
 use tidegate::stream::{Command, Driver, EventStreams, Need, SchedulerStreams};
@@ -321,7 +321,7 @@ fn a_scheduler_submits_to_one_queue_only() {
     let mut streams = SchedulerStreams::<HostBackend>::new(4, Strategy::Interleave, 256);
     let to = Binding { page: &page, offset: 0, size: 64 };
     streams.take(&backend, 0, &Need::default(), false, &[Command::Fill { to, pattern: 1 }]).expect("a fill");
-    assert!(streams.close(&backend, 0).is_ok());
+    assert!(streams.close(&backend, 0).is_empty());
     assert!(streams.next(1).is_none());
     assert!(streams.next(streams.queue_of(0)).is_some());
 }
@@ -349,12 +349,17 @@ impl Steps {
 
     /// The slot fills the page, and what it recorded is on its way.
     fn fill(&mut self, slot: u32) -> Mark {
+        let mark = self.record(slot);
+        assert!(self.streams.close(&self.backend, slot).is_empty());
+        mark
+    }
+
+    fn record(&mut self, slot: u32) -> Mark {
         let need = self.need(slot);
         assert!(need.flush.is_empty());
         let command = Command::Fill { to: Binding { page: &self.page, offset: 0, size: 64 }, pattern: slot };
         let mark = self.streams.take(&self.backend, slot, &need, false, &[command]).expect("a fill");
         hazard::record(&mut self.hazards, 0, 64, WRITE, mark);
-        assert!(self.streams.close(&self.backend, slot).is_ok());
         mark
     }
 
@@ -385,21 +390,54 @@ fn what_was_recorded_while_the_batch_before_was_refused_waits_for_what_that_one_
     }
 }
 
-/// What the refused batch stood for may be on its way to another queue in another thread's hands.
+/// What the refused batch was to come after was held back then, and is on its way in another thread's hands now.
 #[test]
-fn who_comes_after_a_refused_batch_waits_until_the_device_answered_for_all_others() {
-    for accepted in [true, false] {
+fn who_comes_after_a_refused_batch_waits_until_the_device_answered_for_what_that_one_came_behind() {
+    for closed in [true, false] {
         let mut steps = Steps::new();
+        let external = External { semaphore: 1, value: 1, submitted: false };
+        steps.streams.after_external(&steps.backend, 1, external).expect("a slot waits");
         let on_its_way = steps.fill(1);
+        if !closed {
+            steps.backend.inject(Call::End, 1, fault(Code::Driver, "refused"), false);
+        }
+        steps.record(0);
+        assert_eq!(steps.streams.close(&steps.backend, 0).is_empty(), closed);
+        assert!(steps.need(2).flush.is_empty(), "held back behind it");
+        steps.backend.signal(1, 1);
+        steps.streams.refresh(&steps.backend).expect("a look");
         let theirs = steps.next(1);
+        assert_eq!(steps.need(2).flush[..], if closed { vec![] } else { vec![on_its_way.point.slot] });
+        steps.answer(theirs, true);
+        if closed {
+            let own = steps.next(0);
+            assert_eq!(own.waits[..], [on_its_way.point]);
+            steps.answer(own, true);
+        }
+        assert!(steps.need(2).flush.is_empty());
+        steps.fill(2);
+        assert_eq!(steps.next(0).waits[..], if closed { vec![] } else { vec![on_its_way.point] });
+    }
+}
+
+/// Nothing that a refused batch did not come after is waited for, be it held back or on its way.
+#[test]
+fn who_comes_after_a_refused_batch_does_not_wait_for_what_that_one_had_nothing_to_do_with() {
+    for is_held in [true, false] {
+        let mut steps = Steps::new();
+        if is_held {
+            let external = External { semaphore: 1, value: 1, submitted: false };
+            steps.streams.after_external(&steps.backend, 1, external).expect("a slot waits");
+        }
+        steps.fill(1);
+        let theirs = if is_held { None } else { Some(steps.next(1)) };
         steps.hazards = Hazards::default();
         steps.fill(0);
         let refused = steps.next(0);
-        steps.answer(refused, accepted);
-        assert_eq!(steps.need(2).flush[..], if accepted { vec![] } else { vec![on_its_way.point.slot] });
-        steps.answer(theirs, true);
+        steps.answer(refused, false);
         assert!(steps.need(2).flush.is_empty());
         steps.fill(2);
-        assert_eq!(steps.next(0).waits[..], if accepted { vec![] } else { vec![on_its_way.point] });
+        assert!(steps.next(0).waits.is_empty(), "it goes, and waits for nothing");
+        assert_eq!(theirs.is_none(), is_held);
     }
 }

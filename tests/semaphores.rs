@@ -629,6 +629,35 @@ fn memory_that_held_work_still_uses_is_not_given_to_others() {
     });
 }
 
+/// The last to write it never ran, and hides who still reads it.
+#[test]
+fn memory_that_held_work_uses_is_not_given_to_others_after_a_refusal_either() {
+    each(|scheduling, queues| {
+        for call in [Call::Submit, Call::End] {
+            let rig = rig(scheduling, queues);
+            let (doomed, out) = (rig.filled(SIZE, 4), rig.buffer(SIZE));
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            copy(&rig, 1, out, doomed);
+            rig.device.stream_flush(1).expect("a flush");
+            rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            fill(&rig, 2, whole(doomed), 5);
+            let _ = rig.device.stream_flush(2);
+            rig.device.buffer_destroy(doomed).expect("a destroy");
+            rig.backend().heal();
+            for round in 0..5 {
+                let heir = rig.buffer(SIZE);
+                fill(&rig, 3, whole(heir), round);
+                holds(&rig, 4, heir, round as u8);
+                rig.device.buffer_destroy(heir).expect("a destroy");
+            }
+            rig.backend().signal(1, 1);
+            holds(&rig, 1, out, 4);
+            rig.assert_ordered();
+        }
+    });
+}
+
 #[test]
 fn a_device_with_held_work_is_closed_once_it_is_let_go() {
     each(|scheduling, queues| {
@@ -686,6 +715,181 @@ fn a_lost_device_answers_with_its_loss() {
         let external = External { semaphore: 2, value: 1, submitted: false };
         assert_eq!(failed(rig.device.stream_wait_external(1, external)).0, Code::DeviceLost);
         assert_eq!(failed(rig.device.stream_wait(1, LONG)).0, Code::DeviceLost);
+    });
+}
+
+/// The device refuses what the stream had before while new work is taken. That work is well, and so is the call (R2).
+#[test]
+fn a_call_is_not_told_what_became_of_other_batches_of_its_stream() {
+    each(|scheduling, queues| {
+        for pieces in [false, true] {
+            let rig = Rig::new(Options::new(1, queues), Settings { max_recorded: 2, ..settings(scheduling) });
+            let kernel = rig.kernel(&nine());
+            let (held, before, out) = (rig.buffer(SIZE), rig.buffer(SIZE), rig.buffer(5 * 4096));
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            fill(&rig, 1, whole(held), 1);
+            rig.device.stream_flush(1).expect("a flush");
+            fill(&rig, 1, whole(before), 2);
+            rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+            rig.backend().signal(1, 1);
+            if pieces {
+                rig.device.buffer_write(1, whole(out), &[9; 5 * 4096], false).expect("a write");
+            } else {
+                rig.launch_on(1, kernel, &[silent(whole(out))], &[]).expect("a launch");
+                // It is told where it asks for the stream.
+                if rig.backend().fired() == 0 {
+                    assert_eq!(failed(rig.device.stream_flush(1)).0, Code::Driver);
+                }
+            }
+            assert_eq!(rig.backend().fired(), 1, "{scheduling:?} {queues} {pieces}");
+            assert_eq!(rig.read(whole(out)).expect("a read"), [9; 5 * 4096]);
+            assert_eq!(rig.unreadable(whole(held)).len(), 1);
+            rig.assert_ordered();
+        }
+    });
+}
+
+/// Other bytes are refused once, by whichever call, and written and read again. That has nothing to do with what is held
+/// back.
+#[test]
+fn after_a_refusal_nothing_waits_for_work_it_shares_no_bytes_with() {
+    each(|scheduling, queues| {
+        for (call, streams) in
+            [(Call::Submit, [2, 2]), (Call::Submit, [2, 3]), (Call::End, [2, 2]), (Call::End, [2, 3])]
+        {
+            let small = Settings { memory_cap: 4 << 20, ..settings(scheduling) };
+            let rig = Rig::new(Options::new(1, queues), small);
+            let (source, out, clean) = (rig.filled(SIZE, 5), rig.buffer(SIZE), rig.filled(SIZE, 4));
+            let (bytes, large) = (rig.buffer(SIZE), rig.buffer(1 << 20));
+            let (mapped, made) = rig.try_buffer(SIZE, BufferMemory::Managed(MemoryKind::Readback), "mapped");
+            made.expect("a buffer");
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            copy(&rig, 1, out, source);
+            rig.device.stream_flush(1).expect("a flush");
+            let [first, second] = streams;
+            [bytes, large, mapped].iter().for_each(|buffer| fill(&rig, first, whole(*buffer), 6));
+            rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            assert_eq!(failed(rig.device.stream_flush(first)).0, Code::Driver);
+            let answer = rig.device.check_written(&[whole(bytes)], LONG);
+            assert_eq!(answer.map_err(|error| error.code()), Err(Code::Unwritten));
+            rig.device.mark_written(&[whole(mapped)]).expect("a mark");
+            rig.device.buffer_map(whole(mapped), tidegate::failure::Access::Read, LONG).expect("a mapping");
+            rig.device.buffer_unmap(whole(mapped)).expect("an end");
+            fill(&rig, second, whole(bytes), 7);
+            holds(&rig, second, bytes, 7);
+            // A read that is refused leaves its memory to others.
+            rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            assert!(read(&rig, first, clean, LONG).is_err());
+            holds(&rig, 4, clean, 4);
+            rig.device.buffer_destroy(large).expect("a destroy");
+            assert!(rig.device.trim().expect("a trim") > 0);
+            let heir = rig.buffer(1 << 20);
+            fill(&rig, 5, part(heir, 0, SIZE), 8);
+            rig.device.stream_wait(5, LONG).expect("a wait");
+            assert_eq!(read(&rig, second, out, 0), Err(Error::Timeout), "held back all the while");
+            rig.backend().signal(1, 1);
+            holds(&rig, second, out, 5);
+            rig.assert_ordered();
+        }
+    });
+}
+
+/// The second cannot be closed while the first is held back; nobody overtakes the first for that, at however many removes.
+#[test]
+fn what_comes_after_batches_that_could_not_be_closed_comes_behind_what_they_came_behind() {
+    for queues in 1..=3 {
+        for (pace, refused) in [Pace::Lazy, Pace::Random, Pace::Eager].iter().flat_map(|pace| [(*pace, 1), (*pace, 3)])
+        {
+            let rig = Rig::new(Options::new(1, queues).pace(pace), settings(Scheduling::Event));
+            let (source, out, other) = (rig.filled(SIZE, 5), rig.buffer(SIZE), rig.buffer(SIZE));
+            rig.device.wait(LONG).expect("a wait");
+            hold(&rig, 1, 1, 1);
+            copy(&rig, 1, out, source);
+            rig.device.stream_flush(1).expect("a flush");
+            for stream in 2..2 + refused {
+                rig.backend().inject(Call::End, 1, fault(Code::Driver, "refused"), false);
+                fill(&rig, stream, whole(source), 6);
+                assert_eq!(failed(rig.device.stream_flush(stream)).0, Code::Driver);
+            }
+            fill(&rig, 0, whole(other), 7);
+            fill(&rig, 0, whole(source), 8);
+            holds(&rig, 6, other, 7);
+            is_held(&rig, 7, source);
+            rig.backend().run_all();
+            rig.backend().signal(1, 1);
+            holds(&rig, 5, out, 5);
+            fill(&rig, 3, part(source, 0, 4), 9);
+            holds(&rig, 4, out, 5);
+            assert_eq!(rig.read(whole(source)).expect("a read"), [&[9; 4][..], &[8; 60]].concat());
+            rig.assert_ordered();
+        }
+    }
+}
+
+/// What waited for the semaphore never runs. It is in nobody else's batch when a wait of its stream has answered.
+#[test]
+fn a_semaphore_of_a_refused_batch_may_go_when_its_stream_was_waited_for() {
+    each(|scheduling, queues| {
+        for call in [Call::Submit, Call::End] {
+            let rig = Rig::new(Options::new(1, queues).pace(Pace::Lazy), settings(scheduling));
+            let (a, b) = (rig.buffer(SIZE), rig.buffer(SIZE));
+            rig.device.wait(LONG).expect("a wait");
+            // The device is busy: what is handed to a queue stays there.
+            rig.backend().hold(true);
+            fill(&rig, 3, whole(b), 1);
+            rig.device.stream_flush(3).expect("a flush");
+            hold(&rig, 1, 1, 1);
+            fill(&rig, 1, whole(a), 1);
+            if call == Call::End {
+                rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            }
+            let _ = rig.device.stream_flush(1);
+            fill(&rig, 2, whole(a), 2);
+            rig.device.stream_flush(2).expect("a flush");
+            if call == Call::Submit {
+                rig.backend().inject(call, 1, fault(Code::Driver, "refused"), false);
+            }
+            rig.backend().signal(1, 1);
+            let _ = rig.device.stream_wait(1, LONG);
+            assert_eq!(rig.backend().fired(), 1);
+            rig.device.stream_wait(1, LONG).expect("a wait");
+            rig.backend().destroy_semaphore(1);
+            rig.backend().hold(false);
+            rig.device.wait(LONG).expect("a wait");
+            fill(&rig, 1, whole(b), 3);
+            holds(&rig, 2, b, 3);
+            holds(&rig, 1, a, 2);
+            rig.assert_ordered();
+        }
+    });
+}
+
+/// Two batches fail in one flush, each for a reason of its own (R6).
+#[test]
+fn batches_that_cannot_be_closed_are_a_failure_each() {
+    each(|scheduling, queues| {
+        let rig = rig(scheduling, queues);
+        let (a, b) = (rig.buffer(SIZE), rig.buffer(SIZE));
+        rig.device.wait(LONG).expect("a wait");
+        rig.backend().inject(Call::End, 1, fault(Code::Driver, "first"), false);
+        rig.backend().inject(Call::End, 1, fault(Code::LimitExceeded, "second"), false);
+        hold(&rig, 1, 1, 1);
+        fill(&rig, 1, whole(a), 1);
+        // What the stream had is closed, or sealed.
+        let _ = rig.device.stream_wait_external(1, External { semaphore: 1, value: 2, submitted: false });
+        fill(&rig, 1, whole(b), 2);
+        rig.backend().signal(1, 2);
+        failed(rig.device.stream_flush(1));
+        assert_eq!(rig.backend().fired(), 2);
+        for (buffer, code, message) in [(a, Code::Driver, "first"), (b, Code::LimitExceeded, "second")] {
+            let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+            let told: Vec<_> = report.failures.iter().map(|root| (root.code, &root.message[..])).collect();
+            assert_eq!(told, [(code, message)], "{scheduling:?}");
+        }
+        assert_eq!(rig.settled_failures(), 2);
+        rig.assert_ordered();
     });
 }
 
@@ -782,11 +986,14 @@ struct Any {
 
 const BUFFERS: usize = 6;
 const SEMAPHORES: usize = 3;
+/// A stream beside those of the program, and a semaphore beside theirs.
+const APART: u64 = 5;
+const NEVER: u64 = SEMAPHORES as u64;
 
 impl Any {
     fn new(seed: u64, scheduling: Scheduling, queues: usize) -> Any {
         let pace = [Pace::Lazy, Pace::Random, Pace::Eager][seed as usize % 3];
-        let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 5, ..settings(scheduling) });
+        let rig = Rig::new(Options::new(seed, queues).pace(pace), Settings { slots: 6, ..settings(scheduling) });
         let buffers = (0..BUFFERS).map(|i| rig.filled(SIZE, i as u8)).collect();
         let (asked, signalled) = ([0; SEMAPHORES], [0; SEMAPHORES]);
         Any { rig, rng: Rng::new(seed), buffers, model: (0..BUFFERS as u8).collect(), asked, signalled }
@@ -896,15 +1103,20 @@ fn any_program_gives_what_its_calls_in_order_give() {
     });
 }
 
-/// The same where the device refuses some of it: what can be read is right, and what ran is ordered.
+/// The same where the device refuses some of it: what can be read is right, what ran is ordered, and nothing waits for a
+/// stream that shares nothing with all that.
 #[test]
 fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
     each(|scheduling, queues| {
         for seed in 0..30 {
             let mut any = Any::new(seed, scheduling, queues);
+            let apart = any.rig.buffer(SIZE);
+            hold(&any.rig, APART, NEVER, 1);
+            fill(&any.rig, APART, whole(apart), 1);
+            any.rig.device.stream_flush(APART).expect("a flush");
             for step in 0..150 {
                 let (stream, (a, b)) = (any.stream(), any.two_buffers());
-                let kind = any.rng.below(14);
+                let kind = any.rng.below(15);
                 let Any { rig, rng, buffers, model, .. } = &mut any;
                 match kind {
                     0..4 => {
@@ -930,27 +1142,36 @@ fn a_program_that_is_refused_here_and_there_is_ordered_all_the_same() {
                     }
                     10 => any.signal_some(),
                     11 => {
-                        let call = [Call::Submit, Call::Submit, Call::End][rng.below(3) as usize];
+                        let call = [Call::Submit, Call::End][rng.below(2) as usize];
                         rig.backend().inject(call, rng.between(1, 3), fault(Code::Driver, "refused"), false);
+                    }
+                    12 => {
+                        rig.device.buffer_destroy(buffers[a]).expect("a destroy");
+                        buffers[a] = rig.buffer(SIZE);
+                        let _ = rig.device.buffer_fill(stream, whole(buffers[a]), step, 1);
+                        model[a] = step as u8;
                     }
                     _ => drop(rig.device.stream_flush(stream)),
                 }
             }
             any.signal_all();
             let rig = &any.rig;
-            // The first one may find that the device refuses what was still to come.
-            let _ = rig.device.wait(LONG);
+            // The first ones may find that the device refuses what was still to come.
+            (0..APART).for_each(|stream| drop(rig.device.stream_wait(stream, LONG)));
             rig.backend().heal();
-            rig.device.wait(LONG).expect("a wait");
+            (0..APART).for_each(|stream| rig.device.stream_wait(stream, LONG).expect("a wait"));
             for (i, buffer) in any.buffers.iter().enumerate() {
                 if let Ok(bytes) = read(rig, 0, *buffer, LONG) {
                     assert_eq!(bytes, any.full(i), "{scheduling:?} {queues} seed {seed}");
                 }
             }
             for (stream, buffer) in any.buffers.iter().enumerate() {
-                fill(rig, stream as u64, whole(*buffer), 77);
+                fill(rig, stream as u64 % APART, whole(*buffer), 77);
                 holds(rig, 1, *buffer, 77);
             }
+            is_held(rig, APART, apart);
+            rig.backend().signal(NEVER, 1);
+            holds(rig, APART, apart, 1);
             rig.assert_ordered();
         }
     });

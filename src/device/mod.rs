@@ -31,8 +31,9 @@ use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
 use crate::memory::{HandleKind, HandleTable, Hazards, Memory, Place, hazard, pages::PageLimits};
+use crate::stream::driver::Unclosed;
 use crate::stream::scheduler::Strategy;
-use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, Progress, SchedulerStreams};
+use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use events::Event;
 use kernels::Kernel;
 use maps::Mappings;
@@ -192,10 +193,10 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// Closes a slot's recording. The refusal, if it could not be closed.
-    fn close_slot(&mut self, backend: &B, slot: u32) -> Option<Refusal> {
-        let (points, fault) = self.streams.close(backend, slot).err()?;
-        Some(self.refuse(points, fault))
+    /// Closes a slot's recording. The refusals of what could not be closed.
+    fn close_slot(&mut self, backend: &B, slot: u32) -> Vec<Refusal> {
+        let unclosed = self.streams.close(backend, slot);
+        unclosed.into_iter().map(|Unclosed { points, fault }| self.refuse(points, fault)).collect()
     }
 
     fn refuse(&mut self, points: SmallVec<[Point; 4]>, fault: Fault) -> Refusal {
@@ -292,7 +293,7 @@ impl<B: Backend> Core<B> {
 fn is_held<B: Backend>(streams: &dyn Driver<B>, hazards: &Hazards) -> bool {
     let mut held = false;
     hazard::conflicts(hazards, 0, u64::MAX, true, |mark| {
-        held = held || (streams.is_held_back(mark.point.slot) && streams.progress(mark.point) == Progress::Waiting);
+        held = held || streams.hides_held(mark.point);
     });
     held
 }

@@ -21,6 +21,9 @@ impl<B: Backend> Device<B> {
             Ok::<_, Error>((slot, refused))
         })?;
         let flushed = self.flush_slot(slot);
-        refused.map_or(flushed, |refusal| Err(Error::Failed(Box::new(refusal.fault), refusal.roots)))
+        match refused.into_iter().find(|refusal| refusal.points.iter().any(|point| point.slot == slot)) {
+            Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),
+            None => flushed,
+        }
     }
 }

@@ -3,7 +3,9 @@
 use super::shortage::is_short;
 use super::waits::Deadline;
 use super::{Core, Device, FOREVER, Guard, Refusal, Turn};
+use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::failure::Point;
 use crate::stream::Backend;
 use crate::stream::driver::Submission;
 use parking_lot::MutexGuard;
@@ -19,13 +21,13 @@ impl<B: Backend> Core<B> {
 const MAX_UNASKED: u32 = 8;
 
 impl<B: Backend> Device<B> {
-    /// Enqueues work: repeats the attempt until nothing has to be submitted first. The slot that is to be flushed now,
-    /// if one is.
+    /// Enqueues work: repeats the attempt until nothing has to be submitted first. If its slot is to be flushed now, the
+    /// point of the work.
     pub(super) fn enqueue<T>(
         &self,
         deadline: Deadline,
         mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
-    ) -> Result<(T, Option<u32>)> {
+    ) -> Result<(T, Option<Point>)> {
         loop {
             if let Some(done) = self.enqueue_once(deadline, &mut attempt)? {
                 return Ok(done);
@@ -40,7 +42,7 @@ impl<B: Backend> Device<B> {
         &self,
         deadline: Deadline,
         attempt: &mut impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
-    ) -> Result<Option<(T, Option<u32>)>> {
+    ) -> Result<Option<(T, Option<Point>)>> {
         let mut core = self.lock();
         match self.make_room(&mut core, deadline) {
             // It is the work that fails for it, with what it was to write.
@@ -51,7 +53,7 @@ impl<B: Backend> Device<B> {
         core.no_room = None;
         match answer {
             Ok(Turn::Done(value)) => {
-                let due = core.streams.due();
+                let due = core.streams.due().and_then(|slot| core.streams.last(slot));
                 self.unlock_and_log(core);
                 Ok(Some((value, due)))
             }
@@ -60,6 +62,8 @@ impl<B: Backend> Device<B> {
                 Ok(None)
             }
             Err(error) => {
+                // Of work that failed nobody's next call is to hear.
+                core.streams.due();
                 self.unlock_and_log(core);
                 Err(error)
             }
@@ -83,7 +87,7 @@ impl<B: Backend> Device<B> {
     /// Enqueues work, and flushes its slot when that has taken enough.
     pub(super) fn enqueue_and_flush(&self, attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<()>>) -> Result {
         match self.enqueue(Deadline::after(FOREVER), attempt)? {
-            ((), Some(due)) => self.flush_slot(due),
+            ((), Some(own)) => self.flush_own(own, own),
             ((), None) => Ok(()),
         }
     }
@@ -181,13 +185,26 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Submits what a slot recorded. Fails if the device refused it.
+    /// Submits what a slot recorded. Fails if the device refused anything of it.
     pub(super) fn flush_slot(&self, slot: u32) -> Result {
         self.flush_locked(self.lock(), slot)
     }
 
     /// The same for who has the lock.
-    pub(super) fn flush_locked(&self, mut core: Guard<'_, B>, slot: u32) -> Result {
+    pub(super) fn flush_locked(&self, core: Guard<'_, B>, slot: u32) -> Result {
+        self.flush_and_hear(core, slot, |refusal| refusal.points.iter().any(|point| point.slot == slot))
+    }
+
+    /// The same for who enqueued `first` to `last` of the slot, and answers for nothing but that: what the slot had from
+    /// others may be refused in the same flush (R2). A loss is everyone's.
+    pub(super) fn flush_own(&self, first: Point, last: Point) -> Result {
+        let is_own = |point: &Point| point.slot == first.slot && (first.batch..=last.batch).contains(&point.batch);
+        self.flush_and_hear(self.lock(), first.slot, |refusal| {
+            refusal.fault.code == Code::DeviceLost || refusal.points.iter().any(is_own)
+        })
+    }
+
+    fn flush_and_hear(&self, mut core: Guard<'_, B>, slot: u32, concerns: impl Fn(&Refusal) -> bool) -> Result {
         let queue = core.streams.queue_of(slot);
         // Completed work is looked for here and not at each launch: once in a few batches is often enough, unless
         // something is held back; what a semaphore of the caller's let go goes along.
@@ -206,11 +223,10 @@ impl<B: Backend> Device<B> {
         if freed {
             self.submit_freed();
         }
-        if closed.is_none() && refusals.is_empty() {
+        if closed.is_empty() && refusals.is_empty() {
             return Ok(());
         }
-        let of_slot = |refusal: &Refusal| refusal.points.iter().any(|point| point.slot == slot);
-        match closed.into_iter().chain(refusals).find(of_slot) {
+        match closed.into_iter().chain(refusals).find(concerns) {
             Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),
             None => Ok(()),
         }

@@ -2,10 +2,11 @@
 
 use super::staging::Staged;
 use super::transfer::write_of;
-use super::{Core, Device, NotHeld, Slice};
+use super::waits::Deadline;
+use super::{Core, Device, FOREVER, NotHeld, Slice};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
-use crate::failure::{Bytes, FailureStore};
+use crate::failure::{Bytes, FailureStore, Point};
 use crate::stream::Backend;
 use smallvec::SmallVec;
 
@@ -104,16 +105,18 @@ impl<B: Backend> Device<B> {
     }
 
     fn write_pieces(&self, write: &Write<'_>, staged: &mut StagedPieces) -> Result {
-        let Write { stream, slot, to, .. } = *write;
+        let Write { stream, to, .. } = *write;
         let mut bytes = Bytes { end: to.start, ..to };
+        let mut first: Option<Point> = None;
         for piece in write.src.chunks(write.chunk) {
             bytes = Bytes { start: bytes.end, end: bytes.end + piece.len() as u64, ..to };
-            let mut written = self.write_piece(write, bytes, piece, staged.pop());
+            let is_last = bytes.end == to.end;
+            let mut written = match self.write_piece(write, bytes, piece, staged.pop()) {
+                Ok((Some(last), is_due)) if is_due || !is_last => self.flush_own(*first.get_or_insert(last), last),
+                enqueued => enqueued.map(drop),
+            };
             if bytes.start > to.start && written == Err(Error::NotReady) {
                 written = self.with(|core| core.broken_off(stream, bytes));
-            }
-            if bytes.end < to.end && written.is_ok() {
-                written = self.flush_slot(slot);
             }
             if let Err(error) = written {
                 // What the call was to write and did not is one failure, however many pieces it takes.
@@ -128,13 +131,20 @@ impl<B: Backend> Device<B> {
         Ok(())
     }
 
-    fn write_piece(&self, write: &Write<'_>, to: Bytes, piece: &[u8], mut ready: Option<Staged>) -> Result {
+    /// The piece's point if it has one, and whether its slot is to be flushed.
+    fn write_piece(
+        &self,
+        write: &Write<'_>,
+        to: Bytes,
+        piece: &[u8],
+        mut ready: Option<Staged>,
+    ) -> Result<(Option<Point>, bool)> {
         let Write { stream, slot, dst, no_wait, .. } = *write;
         let size = piece.len() as u64;
         loop {
             let staged = ready.take().map_or_else(|| self.stage(slot, to, piece, no_wait), Ok)?;
-            let (mut enqueued, mut too_soon) = (false, false);
-            let result = self.enqueue_and_flush(|core, backend| {
+            let (mut enqueued, mut too_soon) = (None, false);
+            let result = self.enqueue(Deadline::after(FOREVER), |core, backend| {
                 core.still_there(dst, to, "dst.buffer", "dst.size")?;
                 let uses = [write_of(to)];
                 core.not_held(&uses, "dst")?;
@@ -150,13 +160,13 @@ impl<B: Backend> Device<B> {
                     let mark =
                         core.record_copy(backend, slot, need, for_host, (place, to.start), (staging, 0), size)?;
                     core.staging.push_back((mark.point, staging));
-                    enqueued = true;
+                    enqueued = Some(mark.point);
                     Ok(mark)
                 })
             });
-            self.unstage(staged, enqueued);
+            self.unstage(staged, enqueued.is_some());
             if !too_soon {
-                return result;
+                return result.map(|((), due)| (enqueued, due.is_some()));
             }
         }
     }

@@ -227,6 +227,14 @@ pub struct Submission<R> {
     pub(super) refusals: u64,
 }
 
+/// A recording that could not be closed, and fails as a whole.
+pub struct Unclosed {
+    /// What it held: a batch of one slot, or of several.
+    pub points: SmallVec<[Point; 4]>,
+    /// Why.
+    pub fault: Fault,
+}
+
 /// How often a driver ordered anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderStats {
@@ -273,8 +281,8 @@ pub trait Driver<B: Backend>: Send {
     /// The slot that is to be flushed because it took enough, if the last work it took made it so.
     fn due(&mut self) -> Option<u32>;
 
-    /// Puts what the slot took on its way. A recording that cannot be closed fails as a whole.
-    fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)>;
+    /// Puts what the slot took on its way. What could not be closed: each is a failure of its own.
+    fn close(&mut self, backend: &B, slot: u32) -> Vec<Unclosed>;
     /// The next submission of a queue that nothing holds back. Whoever takes it holds that queue's lock until
     /// [`submitted`](Self::submitted).
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>>;
@@ -283,6 +291,10 @@ pub trait Driver<B: Backend>: Send {
     /// Whether the slot has work, or would have if it took some, that is held back: by a semaphore of the caller's, or
     /// behind such work.
     fn is_held_back(&self, slot: u32) -> bool;
+    /// Whether a point is held back, or never ran and was to come after one that is.
+    fn hides_held(&self, point: Point) -> bool {
+        self.is_held_back(point.slot) && self.progress(point) == Progress::Waiting
+    }
     /// Whether anything at all waits for a semaphore of the caller's, or behind such work.
     fn holds_back(&self) -> bool;
     /// A queue with a submission that was held back and need not be any more.

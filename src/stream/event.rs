@@ -8,13 +8,18 @@
 //! holds nothing else. A batch names only batches that were closed before it, so batches never wait for each other.
 //!
 //! Whoever comes after a batch comes after all that one came after. That ends where the batch is refused: nothing of it
-//! is on the device, nor what it was to wait for. Who hears of it while recording comes after everything instead; who
-//! was recorded before, when it is submitted: a barrier is there, and the other queues are waited for then.
+//! is on the device, nor what it was to wait for. Who hears of it while recording comes after everything the device
+//! accepted instead; who was recorded before, when it is submitted: a barrier is there, and the other queues are waited
+//! for then. That is too much, but it ends by itself. What is held back is another matter, as the caller may never let
+//! it go. Work comes after what is held back only by naming it, so a batch stood for what it named and for nothing else
+//! that is held back. All of that was answered before the batch was submitted; if it was not, because it could not be
+//! closed, what it named is remembered.
 
 use super::answers::Answers;
 use super::backend::{Backend, External};
 use super::driver::{
-    Cleared, Command, Driver, Look, Need, OrderStats, OwnWork, Progress, Submission, Told, add_external, add_point,
+    Cleared, Command, Driver, Look, Need, OrderStats, OwnWork, Progress, Submission, Told, Unclosed, add_external,
+    add_point,
 };
 use super::pool::StreamPool;
 use crate::error::Fault;
@@ -63,6 +68,8 @@ struct Slot<R> {
     known_refusals: u64,
     /// The refusals, counted over all slots, when the last one of this slot was known; 0: none.
     last_refusal: u64,
+    /// By slot, what the device had accepted when the last batch of this slot was refused.
+    stood_for: SmallVec<[u64; 16]>,
     in_flight: VecDeque<(u64, R)>,
 }
 
@@ -89,6 +96,7 @@ impl<R> Slot<R> {
             cleared: Cleared::default(),
             known_refusals: 0,
             last_refusal: 0,
+            stood_for: SmallVec::new(),
             in_flight: VecDeque::new(),
         }
     }
@@ -125,12 +133,6 @@ impl<R> Slot<R> {
         self.answers.accept(batch);
     }
 
-    /// A batch never runs. `refusals` counts it, and those of all slots before it.
-    fn refuse(&mut self, batch: u64, refusals: u64) {
-        self.last_refusal = refusals;
-        self.answers.refuse(batch);
-    }
-
     /// Work comes after a point from now on.
     fn tell(&mut self, point: Point) {
         match self.told.iter_mut().find(|(known, _)| known.slot == point.slot) {
@@ -153,12 +155,20 @@ impl<R> Slot<R> {
     }
 }
 
+/// A batch that never ran, and one that it was to come after and that was not answered then.
+struct Lost {
+    refused: Point,
+    behind: Point,
+}
+
 /// The streams of a device under event ordering.
 pub struct EventStreams<B: Backend> {
     pool: StreamPool<Slot<B::Recording>>,
     pending: Vec<VecDeque<Submission<B::Recording>>>,
     stats: OrderStats,
     refusals: u64,
+    /// What batches that could not be closed named, until it is over.
+    lost: Vec<Lost>,
     /// Batches that were answered, of whichever slot.
     answers: u64,
     max_recorded: u32,
@@ -175,6 +185,7 @@ impl<B: Backend> EventStreams<B> {
             pending: (0..queues.max(1)).map(|_| VecDeque::new()).collect(),
             stats: OrderStats::default(),
             refusals: 0,
+            lost: Vec::new(),
             answers: 0,
             max_recorded,
             due: None,
@@ -206,26 +217,64 @@ impl<B: Backend> EventStreams<B> {
         }
     }
 
-    /// Nothing tells what hides behind work that never ran: what is held back may, too.
-    fn come_after_everything(&self, slot: u32, need: &mut Need) {
-        if std::mem::replace(&mut need.everything, true) {
-            return;
+    /// Work that never ran cannot stand for what it was to come after. What of that the device accepted is not known,
+    /// so all is come after; what was held back is.
+    #[cold]
+    fn come_after_lost(&self, slot: u32, point: Point, need: &mut Need) {
+        let own = self.pool.try_get(slot);
+        need.everything |= own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals);
+        for Lost { behind, .. } in self.lost_by(point) {
+            // In this slot itself it is in an earlier batch, and any barrier of the open one serves.
+            self.come_after(slot, Mark { point: *behind, sequence: 1 }, need);
         }
-        for (other, theirs) in self.pool.iter() {
-            let point = Point { slot: other, batch: theirs.open - 1 };
-            if other == slot || point.batch <= theirs.answers.settled() {
-                continue;
-            }
-            if !self.is_held_back(other) {
-                // On its way. It is to be waited for, and what the device did not accept cannot be.
-                need.flush(other);
-                continue;
-            }
-            self.come_behind(slot, point, need);
-            if self.queue_of(other) != self.queue_of(slot) {
-                need.waits.push(point);
+    }
+
+    /// What a batch named, or an earlier one of its slot, for which it stands too. A batch only names what was closed
+    /// before it, so whoever goes on from there comes to an end.
+    fn lost_by(&self, point: Point) -> impl Iterator<Item = &Lost> {
+        self.lost.iter().filter(move |lost| lost.refused.slot == point.slot && lost.refused.batch <= point.batch)
+    }
+
+    /// A batch never runs, and was to come after these.
+    #[cold]
+    fn refuse(&mut self, point: Point, after: &[Point]) {
+        self.refusals += 1;
+        self.answers += 1;
+        let accepted = (0..self.pool.count() as u32).map(|slot| self.pool.try_get(slot).map_or(0, |own| own.accepted));
+        let accepted = accepted.collect();
+        for behind in after {
+            let is_answered = |theirs: &Slot<_>| behind.batch <= theirs.answers.settled();
+            let is_known = |lost: &Lost| {
+                lost.refused.slot == point.slot && lost.behind.slot == behind.slot && lost.behind.batch >= behind.batch
+            };
+            if !self.pool.try_get(behind.slot).is_none_or(is_answered) && !self.lost.iter().any(is_known) {
+                self.lost.push(Lost { refused: point, behind: *behind });
             }
         }
+        if let Some(own) = self.pool.try_get_mut(point.slot) {
+            own.last_refusal = self.refusals;
+            own.stood_for = accepted;
+            own.answers.refuse(point.batch);
+        }
+    }
+
+    /// What is over need not be remembered.
+    #[cold]
+    fn forget_lost(&mut self) {
+        let lost = std::mem::take(&mut self.lost);
+        let known = lost.len();
+        self.lost = lost.into_iter().filter(|lost| !self.is_over(lost.behind)).collect();
+        // What is recorded may not have come after it, and what it wrote has to be seen: as after a refusal.
+        self.refusals += u64::from(self.lost.len() < known);
+    }
+
+    /// Whether a point is complete, and, if it was refused, what the device had accepted until then. What it was to come
+    /// after besides is among the lost.
+    fn is_over(&self, point: Point) -> bool {
+        let Some(own) = self.pool.try_get(point.slot) else { return true };
+        let is_complete = |(slot, batch): (u32, &u64)| self.pool.try_get(slot).is_none_or(|own| *batch <= own.complete);
+        own.progress(point) == Progress::Over
+            && (point.batch > own.answers.refused() || (0..).zip(&own.stood_for).all(is_complete))
     }
 
     /// A barrier is about to be recorded: it comes after all that was submitted to the queue, and, where nothing else
@@ -368,11 +417,8 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     fn come_after(&self, slot: u32, Mark { point, sequence }: Mark, need: &mut Need) {
         let Some(theirs) = self.pool.try_get(point.slot) else { return };
         let own = self.pool.try_get(slot);
-        // Work that never ran cannot stand for what it was to come after.
-        if point.batch <= theirs.answers.refused()
-            && own.is_none_or(|own| own.recording.is_none() || own.after_refusals < self.refusals)
-        {
-            self.come_after_everything(slot, need);
+        if point.batch <= theirs.answers.refused() {
+            self.come_after_lost(slot, point, need);
         }
         if point.slot == slot {
             need.barrier |= sequence > theirs.covered;
@@ -462,29 +508,27 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
         own.recording = None;
         own.waits.clear();
-        own.after.clear();
+        let after = std::mem::take(&mut own.after);
         if own.recorded == 0 {
             own.start_over();
             return None;
         }
-        let batch = own.finish();
-        self.refusals += 1;
-        self.answers += 1;
-        own.refuse(batch, self.refusals);
-        Some(Point { slot, batch })
+        let point = Point { slot, batch: own.finish() };
+        self.refuse(point, &after);
+        Some(point)
     }
 
     fn due(&mut self) -> Option<u32> {
         self.due.take()
     }
 
-    fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
+    fn close(&mut self, backend: &B, slot: u32) -> Vec<Unclosed> {
         let queue = self.queue_of(slot);
-        let Some(own) = self.pool.try_get_mut(slot) else { return Ok(()) };
+        let Some(own) = self.pool.try_get_mut(slot) else { return Vec::new() };
         if own.recorded == 0 {
-            return Ok(());
+            return Vec::new();
         }
-        let Some(mut recording) = own.recording.take() else { return Ok(()) };
+        let Some(mut recording) = own.recording.take() else { return Vec::new() };
         if own.for_host {
             backend.host_barrier(&mut recording);
         }
@@ -502,16 +546,14 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                     after: std::mem::take(&mut own.after),
                     refusals,
                 });
-                Ok(())
+                Vec::new()
             }
             Err(fault) => {
+                let after = std::mem::take(&mut own.after);
                 own.waits.clear();
-                own.after.clear();
-                self.refusals += 1;
-                self.answers += 1;
-                own.refuse(signal.batch, self.refusals);
+                self.refuse(signal, &after);
                 backend.recycle(slot, recording);
-                Err((points, fault))
+                vec![Unclosed { points, fault }]
             }
         }
     }
@@ -548,15 +590,14 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
         let Point { slot, batch } = submission.signal;
         let Some(own) = self.pool.try_get_mut(slot) else { return };
-        self.answers += 1;
         if accepted {
+            self.answers += 1;
             own.accept(batch);
             own.told.retain(|(_, told)| !told.is_done(batch));
             own.in_flight.push_back((batch, submission.recording));
             self.stats.submissions += 1;
         } else {
-            self.refusals += 1;
-            own.refuse(batch, self.refusals);
+            self.refuse(submission.signal, &submission.after);
             backend.recycle(slot, submission.recording);
             // It waited for nothing: the slot's next batch has to.
             let queue = self.queue_of(slot);
@@ -576,6 +617,11 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         let pending = &self.pending[self.queue_of(slot)];
         pending.iter().any(|submission| submission.signal.slot == slot && !self.is_ready(submission))
             || self.pool.try_get(slot).is_some_and(|own| !self.are_ready(&own.externals, &own.after))
+    }
+
+    fn hides_held(&self, point: Point) -> bool {
+        (self.is_held_back(point.slot) && self.progress(point) == Progress::Waiting)
+            || self.lost_by(point).any(|lost| self.hides_held(lost.behind))
     }
 
     fn holds_back(&self) -> bool {
@@ -606,13 +652,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     }
 
     fn is_past(&self, point: Point) -> bool {
-        let refused = self.pool.try_get(point.slot).is_some_and(|own| point.batch <= own.answers.refused());
-        self.is_complete(point)
-            && (!refused
-                || self
-                    .pool
-                    .iter()
-                    .all(|(_, own)| own.accepted == own.complete && own.answers.settled() + 1 >= own.open))
+        self.is_over(point) && self.lost_by(point).next().is_none()
     }
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
@@ -634,6 +674,9 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                 }
             }
         }
+        if !self.lost.is_empty() {
+            self.forget_lost();
+        }
         answer
     }
 
@@ -643,6 +686,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                 backend.recycle(submission.signal.slot, submission.recording);
             }
         }
+        self.lost.clear();
         for (slot, own) in self.pool.iter_mut() {
             for (_, recording) in own.in_flight.drain(..) {
                 backend.recycle(slot, recording);

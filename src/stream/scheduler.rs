@@ -12,7 +12,7 @@
 use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Grid, Launch};
 use super::driver::{
-    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, add_external, add_point,
+    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, Unclosed, add_external, add_point,
 };
 use super::pool::StreamPool;
 use crate::code::Code;
@@ -132,6 +132,10 @@ struct Slot<B: Backend> {
     open: Batch<B>,
     /// Work comes after everything there was before the caller said so.
     told: Option<Told>,
+    /// Semaphores of the caller's that batches on their way wait for, with the executor's batch they are in: a refused
+    /// one has waited for nothing, and then the slot's next has to. No other slot's: nobody would know when the caller
+    /// may destroy them.
+    handed: SmallVec<[(u64, External); 1]>,
     /// What the device answered.
     answers: Answers,
     /// The last batch known to be complete.
@@ -150,6 +154,7 @@ impl<B: Backend> Slot<B> {
             sealed: VecDeque::new(),
             open: Batch::new(1),
             told: None,
+            handed: SmallVec::new(),
             answers: Answers::default(),
             complete: 0,
             cleared: Cleared::default(),
@@ -201,8 +206,8 @@ struct KeptWork<B: Backend> {
 pub struct SchedulerStreams<B: Backend> {
     pool: StreamPool<Slot<B>>,
     queued: usize,
-    /// The slot that took the last task: whoever enqueued it hears what becomes of it.
-    latest: u32,
+    /// The slot that took a task since it was last asked what is due: whoever enqueued it hears what becomes of it.
+    latest: Option<u32>,
     strategy: Strategy,
     max_tasks: u32,
     /// Whether the executor's slot was made.
@@ -210,8 +215,6 @@ pub struct SchedulerStreams<B: Backend> {
     /// Batches of the executor that were closed.
     closed: u64,
     pending: VecDeque<Submission<B::Recording>>,
-    /// Semaphores that a refused batch waited for: whatever runs next has to.
-    owed: SmallVec<[External; 1]>,
     in_flight: VecDeque<Submission<B::Recording>>,
     stats: OrderStats,
 }
@@ -222,13 +225,12 @@ impl<B: Backend> SchedulerStreams<B> {
         SchedulerStreams {
             pool: StreamPool::new(slots),
             queued: 0,
-            latest: EXECUTOR,
+            latest: None,
             strategy,
             max_tasks,
             made: false,
             closed: 0,
             pending: VecDeque::new(),
-            owed: SmallVec::new(),
             in_flight: VecDeque::new(),
             stats: OrderStats::default(),
         }
@@ -266,13 +268,7 @@ impl<B: Backend> SchedulerStreams<B> {
     /// Asks which semaphores of the caller's were reached.
     fn look(&mut self, backend: &B) -> Result<(), Fault> {
         let mut look = Look::new(backend);
-        let owed = self.owed.len();
-        self.owed.retain(|external| !look.is_reached(*external));
-        let is_paid = self.owed.len() < owed;
         for (_, own) in self.pool.iter_mut() {
-            if is_paid {
-                own.told = Some(Told::default());
-            }
             let Slot { sealed, open, told, .. } = own;
             for external in sealed.iter_mut().flat_map(|batch| &mut batch.externals) {
                 external.submitted = external.submitted || look.is_reached(*external);
@@ -299,6 +295,33 @@ impl<B: Backend> SchedulerStreams<B> {
                     false => own.answers.refuse(point.batch),
                 }
             }
+        }
+    }
+
+    /// A batch of the executor is refused: what it was to wait for the slots' next ones do.
+    #[cold]
+    fn give_back(&mut self, points: &[Point], signal: Point) {
+        for slot in points.iter().map(|point| point.slot) {
+            let Some(own) = self.pool.try_get_mut(slot) else { continue };
+            let behind = self.pending.iter_mut().find(|behind| {
+                behind.signal.batch > signal.batch && behind.points.iter().any(|point| point.slot == slot)
+            });
+            let next = behind.as_ref().map(|behind| behind.signal.batch);
+            let mut externals = SmallVec::<[External; 1]>::new();
+            own.handed.retain(|(batch, external)| {
+                let is_ours = *batch == signal.batch;
+                if is_ours {
+                    externals.push(*external);
+                }
+                !is_ours
+            });
+            own.handed
+                .extend(next.into_iter().flat_map(|next| externals.iter().map(move |external| (next, *external))));
+            let waits = match behind {
+                Some(behind) => &mut behind.externals,
+                None => &mut own.front_mut().externals,
+            };
+            externals.into_iter().for_each(|external| add_external(waits, external));
         }
     }
 
@@ -349,20 +372,24 @@ impl<B: Backend> SchedulerStreams<B> {
     }
 
     /// Closes what is queued and ready, one batch of each slot; false if nothing is.
-    fn close_ready(&mut self, backend: &B) -> Result<bool, (SmallVec<[Point; 4]>, Fault)> {
+    fn close_ready(&mut self, backend: &B) -> Result<bool, Unclosed> {
         let ready: SmallVec<[u32; 16]> =
             self.pool.iter().filter(|(_, own)| self.is_ready(own)).map(|(slot, _)| slot).collect();
         if ready.is_empty() {
             return Ok(false);
         }
         let mut points: SmallVec<[Point; 4]> = SmallVec::new();
-        let mut externals = std::mem::take(&mut self.owed);
+        let mut externals = SmallVec::new();
+        let signal = Point { slot: EXECUTOR, batch: self.closed + 1 };
         for slot in ready {
             let Some(own) = self.pool.try_get_mut(slot) else { continue };
             own.included = true;
             let front = own.front_mut();
-            front.externals.drain(..).for_each(|external| add_external(&mut externals, external));
             points.push(Point { slot, batch: front.number });
+            for external in std::mem::take(&mut front.externals) {
+                add_external(&mut externals, external);
+                own.handed.push((signal.batch, external));
+            }
         }
         let answer = backend.begin(EXECUTOR).and_then(|mut recording| {
             match catch_unwind(AssertUnwindSafe(|| self.record(backend, &mut recording))) {
@@ -378,8 +405,7 @@ impl<B: Backend> SchedulerStreams<B> {
         self.forget_tasks();
         match answer {
             Ok(recording) => {
-                self.closed += 1;
-                let signal = Point { slot: EXECUTOR, batch: self.closed };
+                self.closed = signal.batch;
                 let (waits, after) = (SmallVec::new(), SmallVec::new());
                 // All there is runs on one queue: what was refused left no wait behind.
                 let refusals = 0;
@@ -387,9 +413,9 @@ impl<B: Backend> SchedulerStreams<B> {
                 Ok(true)
             }
             Err(fault) => {
-                self.owed = externals;
                 self.settle(&points, false);
-                Err((points, fault))
+                self.give_back(&points, signal);
+                Err(Unclosed { points, fault })
             }
         }
     }
@@ -540,7 +566,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     ) -> Result<Mark, Fault> {
         self.make(backend, slot)?;
         self.queued += 1;
-        self.latest = slot;
+        self.latest = Some(slot);
         let Some(own) = self.pool.try_get_mut(slot) else { unreachable!("made above") };
         let open = &mut own.open;
         let first = open.kept.commands.len();
@@ -571,6 +597,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     }
 
     fn due(&mut self) -> Option<u32> {
+        let latest = self.latest.take()?;
         // What is held back cannot be flushed, however much it is.
         let most = self.max_tasks as usize;
         if self.queued < most {
@@ -578,26 +605,19 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         }
         let ready = self.pool.iter().filter(|(_, own)| self.is_ready(own));
         let free: usize = ready.map(|(_, own)| own.front().tasks.len()).sum();
-        (free >= most).then_some(self.latest)
+        (free >= most).then_some(latest)
     }
 
-    fn close(&mut self, backend: &B, slot: u32) -> Result<(), (SmallVec<[Point; 4]>, Fault)> {
+    fn close(&mut self, backend: &B, slot: u32) -> Vec<Unclosed> {
         self.seal(slot);
-        let mut failed: Option<(SmallVec<[Point; 4]>, Fault)> = None;
+        let mut failed = Vec::new();
         // Closing one batch may free another one behind it; so may its failure, and whoever flushes hears only of his
         // own.
         loop {
-            match (self.close_ready(backend), &mut failed) {
-                (Ok(true), _) => {}
-                (Ok(false), _) => return failed.map_or(Ok(()), Err),
-                (Err(failure), None) => failed = Some(failure),
-                (Err((points, fault)), Some((all, first))) => {
-                    all.extend(points);
-                    // Nothing says more than that.
-                    if fault.code == Code::DeviceLost {
-                        *first = fault;
-                    }
-                }
+            match self.close_ready(backend) {
+                Ok(true) => {}
+                Ok(false) => return failed,
+                Err(unclosed) => failed.push(unclosed),
             }
         }
     }
@@ -613,14 +633,13 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             for point in &submission.points {
                 if let Some(own) = self.pool.try_get_mut(point.slot) {
                     own.told = own.told.filter(|told| !told.is_done(point.batch));
+                    own.handed.retain(|(batch, _)| *batch != submission.signal.batch);
                 }
             }
             self.in_flight.push_back(submission);
             self.stats.submissions += 1;
         } else {
-            let behind = self.pending.front_mut();
-            let next = behind.map_or(&mut self.owed, |behind| &mut behind.externals);
-            submission.externals.into_iter().for_each(|external| add_external(next, external));
+            self.give_back(&submission.points, submission.signal);
             backend.recycle(EXECUTOR, submission.recording);
         }
     }
@@ -631,7 +650,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
 
     fn holds_back(&self) -> bool {
         let waits = |own: &Slot<B>| !own.sealed.is_empty() || !own.open.externals.is_empty();
-        !self.pending.is_empty() || !self.owed.is_empty() || self.pool.iter().any(|(_, own)| waits(own))
+        !self.pending.is_empty() || self.pool.iter().any(|(_, own)| waits(own))
     }
 
     fn freed(&self) -> Option<usize> {
@@ -703,11 +722,11 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             own.complete = own.open.number;
             own.sealed.clear();
             own.open.externals.clear();
+            own.handed.clear();
             own.open.start_over();
             own.told = None;
         }
         self.queued = 0;
-        self.owed.clear();
     }
 
     fn now(&self) -> SmallVec<[Point; 8]> {
