@@ -2,8 +2,9 @@
 //!
 //! Work is taken as done when it is enqueued, so that what needs its bytes can be enqueued behind it. When it turns
 //! out later that it was not done, the ledger is replayed as if that had been known at once. Only the bytes that are
-//! found bad at the end change; entries whose work completed are gone, and with nothing unfinished it is empty. Behind
-//! work that does not complete, only what touches bytes that may still be found bad is kept for long.
+//! found bad at the end change; entries whose work completed are gone, and with nothing unfinished it is empty. What failed
+//! stays while its roots and those of a failure to come may meet. Behind work that does not complete, only what touches
+//! bytes that may still be found bad is kept for long.
 
 use super::Access;
 use super::claims::{BlockKey, Bytes, ScopeKey, Use};
@@ -51,6 +52,27 @@ struct Entry {
     failed: Option<SetKey>,
 }
 
+/// What is asked about the world around the ledger when it is looked through.
+pub(super) struct World<'a> {
+    /// Whether a point is over.
+    pub complete: &'a dyn Fn(Point) -> bool,
+}
+
+impl Entry {
+    /// Whether it may still fail.
+    fn is_unfinished(&self, world: &World<'_>) -> bool {
+        self.failed.is_none() && self.point.is_some_and(|point| !(world.complete)(point))
+    }
+}
+
+/// The first of a group of failures that work met together.
+fn first_of(group: &[usize], mut of: usize) -> usize {
+    while group[of] != of {
+        of = group[of];
+    }
+    of
+}
+
 /// The record, in enqueue order.
 #[derive(Debug)]
 pub struct Ledger {
@@ -91,44 +113,50 @@ impl Ledger {
         self.entries.is_empty()
     }
 
-    pub(super) fn push(&mut self, kind: Kind, point: Option<Point>, name: &Arc<str>, uses: &[Use]) {
+    /// Adds an entry. True: there are so many by now that it is time to look which of them [matter](Self::compact).
+    pub(super) fn push(&mut self, kind: Kind, point: Option<Point>, name: &Arc<str>, uses: &[Use]) -> bool {
         // With nothing unfinished before it, no late failure can concern work that is itself finished.
         if point.is_none() && self.entries.is_empty() {
-            return;
+            return false;
         }
         if kind == Kind::Settled && self.ends_with_settled(uses) {
-            return;
+            return false;
         }
         self.uses.extend(uses.iter().copied());
         // Extended and not pushed: it is made where it stays.
         let entry = || Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None };
         self.entries.extend(std::iter::once_with(entry));
-        if point.is_none() {
-            self.settled += 1;
-            if self.settled >= self.watermarks.0 {
-                self.compact(|_| false);
-                self.watermarks.0 = self.watermarks.0.max(2 * self.settled);
-            }
-        }
+        self.settled += usize::from(point.is_none());
+        point.is_none() && self.settled >= self.watermarks.0
     }
 
-    /// Drops what cannot matter any more: entries that are not unfinished, and touch no byte that any unfinished one
-    /// could still be found to have left bad, however many of them fail.
-    fn compact(&mut self, complete: impl Fn(Point) -> bool) {
+    /// Drops what cannot matter any more, whichever of the unfinished entries fail.
+    pub(super) fn compact(&mut self, roots: &mut RootTable, world: &World<'_>) {
+        let matters = self.failures_that_matter(world);
         let mut doubtful: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
         let uses = self.uses.make_contiguous();
-        let (mut at, mut kept, mut settled) = (0, 0, 0);
-        self.entries.retain(|entry| {
+        let (mut at, mut kept, mut settled, mut number) = (0, 0, 0, 0);
+        self.entries.retain_mut(|entry| {
             let own = at..at + entry.uses as usize;
             at = own.end;
+            number += 1;
+            if entry.failed.is_some() && !matters[number - 1] {
+                // Its claims are where they belong, and what failed before it changes nothing about them.
+                entry.failed.take().into_iter().for_each(|set| roots.release(set));
+                (entry.kind, entry.point) = (Kind::Settled, None);
+            }
             let is_doubtful =
                 |bytes: Bytes| doubtful.get(&bytes.block).is_some_and(|map| map.overlaps(bytes.start, bytes.end));
-            let unfinished = entry.failed.is_some() || entry.point.is_some_and(|point| !complete(point));
-            let touched = |u: &Use| u.access != Access::None && is_doubtful(u.bytes);
-            if !unfinished && !uses[own.clone()].iter().any(touched) {
+            let lasts = entry.failed.is_some() || entry.is_unfinished(world);
+            // What is settled reads nothing.
+            let touched = |u: &Use| match entry.kind {
+                Kind::Settled => u.access.writes() && is_doubtful(u.bytes),
+                _ => u.access != Access::None && is_doubtful(u.bytes),
+            };
+            if !lasts && !uses[own.clone()].iter().any(touched) {
                 return false;
             }
-            let spreads = unfinished
+            let spreads = lasts
                 || match entry.kind {
                     Kind::Settled => false,
                     Kind::Copied => is_doubtful(uses[own.start + 1].bytes),
@@ -154,6 +182,73 @@ impl Ledger {
         });
         self.uses.truncate(kept);
         self.settled = settled;
+        self.watermarks.0 = self.watermarks.0.max(2 * settled);
+        self.watermarks.1 = self.watermarks.1.max(2 * self.entries.len());
+    }
+
+    /// Of each entry, whether it failed and its roots may still be wanted. They are where some work met bytes that
+    /// failed and bytes that may yet: should these fail as well, the work takes the roots of both. And if it met bytes
+    /// of several failures, replaying one of them takes replaying all.
+    fn failures_that_matter(&mut self, world: &World<'_>) -> Vec<bool> {
+        let mut matters = vec![false; self.entries.len()];
+        if self.entries.iter().all(|entry| entry.failed.is_none()) {
+            return matters;
+        }
+        // Failures that met are one group, known by its first.
+        let mut group: Vec<usize> = (0..self.entries.len()).collect();
+        let mut wanted = matters.clone();
+        let mut bad: HashMap<BlockKey, IntervalMap<usize>> = HashMap::new();
+        let mut doubtful: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
+        let uses = self.uses.make_contiguous();
+        let mut at = 0;
+        for (number, entry) in self.entries.iter().enumerate() {
+            let own = &uses[at..at + entry.uses as usize];
+            at += own.len();
+            let (mut found, mut doubts) = (None, false);
+            match (entry.failed, entry.kind) {
+                (Some(_), _) => found = Some(number),
+                (None, Kind::Settled) => {}
+                (None, Kind::Ran | Kind::Copied | Kind::Scope(_)) => {
+                    for Use { bytes, .. } in own.iter().filter(|u| u.access.needs_bytes()) {
+                        let Bytes { block, start, end } = *bytes;
+                        doubts |= doubtful.get(&block).is_some_and(|map| map.overlaps(start, end));
+                        let Some(map) = bad.get(&block) else { continue };
+                        map.visit(start, end, |_, _, failed| {
+                            let (met, first) = (first_of(&group, *failed), found.map(|found| first_of(&group, found)));
+                            let first = first.map_or(met, |first| first.min(met));
+                            for of in [Some(met), found.map(|found| first_of(&group, found))].into_iter().flatten() {
+                                wanted[first] |= wanted[of];
+                                group[of] = first;
+                            }
+                            found = Some(first);
+                        });
+                    }
+                    // A copy keeps the bytes apart.
+                    if let (Some(found), true) = (found, doubts && entry.kind != Kind::Copied) {
+                        wanted[found] = true;
+                    }
+                }
+            }
+            let may_fail = entry.is_unfinished(world);
+            for u in own.iter().filter(|u| u.access.writes()) {
+                let Bytes { block, start, end } = u.bytes;
+                let whole = u.access.releases() || entry.failed.is_some() || entry.kind == Kind::Settled;
+                if doubts || may_fail {
+                    doubtful.entry(block).or_default().set(start, end, (), &mut Uncounted);
+                } else if let (true, Some(map)) = (whole, doubtful.get_mut(&block)) {
+                    map.remove(start, end, &mut Uncounted);
+                }
+                if let Some(found) = found {
+                    bad.entry(block).or_default().set(start, end, found, &mut Uncounted);
+                } else if let (true, Some(map)) = (whole, bad.get_mut(&block)) {
+                    map.remove(start, end, &mut Uncounted);
+                }
+            }
+        }
+        for (number, entry) in self.entries.iter().enumerate() {
+            matters[number] = entry.failed.is_some() && wanted[first_of(&group, number)];
+        }
+        matters
     }
 
     /// Whether nothing but settling happened since the same bytes were settled: doing it again changes nothing, so a
@@ -174,22 +269,29 @@ impl Ledger {
     }
 
     /// Forgets what completed: from the front, and, when there is much, whatever cannot matter.
-    pub(super) fn retire(&mut self, roots: &mut RootTable, complete: impl Fn(Point) -> bool) {
+    pub(super) fn retire(&mut self, roots: &mut RootTable, world: &World<'_>) {
+        self.forget_front(roots, world);
+        // Others may be through before the first one is.
+        if self.entries.len() >= self.watermarks.1 {
+            self.compact(roots, world);
+            self.forget_front(roots, world);
+        }
+    }
+
+    /// What failed stays for as long as anything behind it may: work may have read what both were to write.
+    fn forget_front(&mut self, roots: &mut RootTable, world: &World<'_>) {
         while let Some(entry) = self.entries.front() {
-            let settled = entry.failed.is_some() || entry.point.is_none_or(&complete);
-            if !settled {
+            if entry.is_unfinished(world) || entry.failed.is_some() {
                 break;
             }
             self.settled -= usize::from(entry.point.is_none());
             self.uses.drain(..entry.uses as usize);
-            if let Some(set) = self.entries.pop_front().and_then(|entry| entry.failed) {
-                roots.release(set);
-            }
+            self.entries.pop_front();
         }
-        // Others may be through before the first one is.
-        if self.entries.len() >= self.watermarks.1 {
-            self.compact(complete);
-            self.watermarks.1 = self.watermarks.1.max(2 * self.entries.len());
+        if !self.entries.iter().rev().any(|entry| entry.is_unfinished(world)) {
+            self.entries.drain(..).filter_map(|entry| entry.failed).for_each(|set| roots.release(set));
+            self.uses.clear();
+            self.settled = 0;
         }
     }
 
@@ -363,7 +465,10 @@ mod tests {
             let scope = [use_of(other, at, Access::ReadWrite)];
             ledger.push(Kind::Scope(scopes.insert(())), None, &name, &scope);
             ledger.push(Kind::Ran, point(1), &name, &[use_of(other, at, Access::Write)]);
-            ledger.retire(&mut roots, |point| point.batch < 9);
+            if ledger.settled >= ledger.watermarks.0 {
+                ledger.compact(&mut roots, &World { complete: &|_| false });
+            }
+            ledger.retire(&mut roots, &World { complete: &|point| point.batch < 9 });
             assert!(ledger.len() <= WATERMARK + 3, "{i}: {}", ledger.len());
         }
         // What reads the bytes matters, and what reads those; what overwrites them ends it.
@@ -372,10 +477,55 @@ mod tests {
         ledger.push(Kind::Ran, point(1), &name, &reads(8, 16));
         ledger.push(Kind::Settled, None, &name, &[use_of(held, 8, Access::Write)]);
         ledger.push(Kind::Ran, point(1), &name, &reads(8, 24));
-        ledger.compact(|point| point.batch < 9);
+        ledger.compact(&mut roots, &World { complete: &|point| point.batch < 9 });
         let kept: Vec<u32> = ledger.entries.iter().map(|entry| entry.uses).collect();
         assert_eq!(kept, [1, 2, 2, 1], "the last one reads what was settled");
         assert_eq!(ledger.uses.len(), 6);
         assert_eq!(ledger.settled, 1);
+    }
+
+    #[test]
+    fn a_failure_is_kept_while_its_roots_may_meet_those_of_another() {
+        let mut blocks = SlotMap::<BlockKey, ()>::with_key();
+        let block = blocks.insert(());
+        let mut ledger = Ledger::default();
+        let mut roots = RootTable::default();
+        let name: Arc<str> = "".into();
+        let world = World { complete: &|point| point.batch < 9 };
+        ledger.push(Kind::Ran, point(9), &name, &[use_of(block, 0, Access::Write)]);
+        let mut fail = |ledger: &mut Ledger, batch, at: u64| {
+            ledger.push(Kind::Ran, point(batch), &name, &[use_of(block, at, Access::Write)]);
+            let set = roots.mint(None);
+            ledger.fail(|failed| failed.batch == batch, set, &mut roots);
+            roots.release(set);
+            ledger.compact(&mut roots, &world);
+            (ledger.entries.iter().filter(|entry| entry.failed.is_some()).count(), roots.len())
+        };
+        // Nobody read what these were to write.
+        for batch in 10..1000 {
+            assert_eq!(fail(&mut ledger, batch, 8 * (batch % 7 + 1)), (0, 0));
+        }
+        assert_eq!(ledger.len(), 1);
+        // A launch that reads what is unfinished, what failed, and what a copy brought from another failure.
+        let reads = [use_of(block, 0, Access::Read), use_of(block, 8, Access::Read), use_of(block, 16, Access::Write)];
+        let copy = [use_of(block, 8, Access::Write), use_of(block, 24, Access::Read)];
+        let both = [use_of(block, 24, Access::Read), use_of(block, 32, Access::ReadWrite)];
+        ledger.push(Kind::Ran, point(2), &name, &[use_of(block, 24, Access::Write)]);
+        ledger.push(Kind::Ran, point(3), &name, &[use_of(block, 32, Access::Write)]);
+        ledger.push(Kind::Ran, point(4), &name, &[use_of(block, 40, Access::Write)]);
+        ledger.push(Kind::Copied, point(5), &name, &copy);
+        ledger.push(Kind::Ran, point(5), &name, &reads);
+        ledger.push(Kind::Ran, point(5), &name, &both);
+        let mut roots = RootTable::default();
+        for batch in 2..5 {
+            let set = roots.mint(None);
+            ledger.fail(|failed| failed.batch == batch, set, &mut roots);
+            roots.release(set);
+        }
+        ledger.compact(&mut roots, &world);
+        assert_eq!(roots.len(), 2, "the second met the first, which met what is unfinished; the third met nothing");
+        // With nothing unfinished there is nothing left to learn.
+        ledger.retire(&mut roots, &World { complete: &|_| true });
+        assert!(ledger.is_empty() && ledger.uses.is_empty() && roots.is_empty());
     }
 }

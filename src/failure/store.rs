@@ -6,7 +6,7 @@
 use super::Access;
 use super::claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
 use super::interval::{Holds, IntervalMap};
-use super::ledger::{Kind, Ledger, Point};
+use super::ledger::{Kind, Ledger, Point, World};
 use super::name::Name;
 use super::report::StepKind;
 use super::roots::{Cause, Context, RootKey, RootTable, SetKey};
@@ -270,6 +270,18 @@ impl Failures {
         }
     }
 
+    /// Adds to the ledger.
+    fn note(&mut self, kind: Kind, point: Option<Point>, name: &Arc<str>, uses: &[Use]) {
+        if self.ledger.push(kind, point, name, uses) {
+            self.tidy();
+        }
+    }
+
+    /// Keeps in the ledger what may still matter, as if nothing had completed since it was last looked.
+    fn tidy(&mut self) {
+        self.ledger.compact(&mut self.roots, &World { complete: &|_| false });
+    }
+
     fn reconciled_one(&mut self) {
         self.loss.unreconciled -= 1;
         if self.loss.unreconciled == 0 && !self.is_lost() {
@@ -462,7 +474,7 @@ pub trait FailureStore {
                 claims.claim(u.bytes.start, u.bytes.end, set, &mut failures.roots);
             }
         }
-        failures.ledger.push(Kind::Settled, None, work.name, uses);
+        failures.note(Kind::Settled, None, work.name, uses);
         failures.roots.release(set);
         answer
     }
@@ -488,7 +500,7 @@ pub trait FailureStore {
                 }
             }
         }
-        failures.ledger.push(Kind::Ran, point, work.name, uses);
+        failures.note(Kind::Ran, point, work.name, uses);
         Ok(())
     }
 
@@ -522,7 +534,7 @@ pub trait FailureStore {
         self.hand_over(work.name, to, from);
         let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
         let (_, failures) = self.split();
-        failures.ledger.push(Kind::Copied, point, work.name, &uses);
+        failures.note(Kind::Copied, point, work.name, &uses);
     }
 
     /// Each claimed byte of `from` hands its claim to its byte of `to`, each clean one releases it (R10). `to` has
@@ -584,7 +596,7 @@ pub trait FailureStore {
                 claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
-        failures.ledger.push(Kind::Scope(scope), None, work.name, uses);
+        failures.note(Kind::Scope(scope), None, work.name, uses);
         Ok(scope)
     }
 
@@ -603,7 +615,7 @@ pub trait FailureStore {
         }
         let writes: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         let mut id = 0;
-        let failed = fault.is_some() || late.is_some();
+        let failed = fault.is_some();
         match (fault, late) {
             (Some(fault), _) => {
                 if let Some(set) = provisional {
@@ -625,7 +637,7 @@ pub trait FailureStore {
                 }
             }
         }
-        // What succeeded stands in the ledger where it began: what it read may still be found bad.
+        // What succeeded stands in the ledger where it began: what it read may still be found bad, or other bytes of it.
         if failed {
             settle(failures, &writes);
         }
@@ -657,6 +669,7 @@ pub trait FailureStore {
         failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
         failures.ledger.fail(|failed| points.contains(&failed), set, &mut failures.roots);
         replay(blocks, failures);
+        failures.tidy();
         failures.roots.release(set);
         id
     }
@@ -664,7 +677,7 @@ pub trait FailureStore {
     /// Forgets what the ledger no longer needs: work whose point is complete.
     fn retire(&mut self, complete: impl Fn(Point) -> bool) {
         let (_, failures) = self.split();
-        failures.ledger.retire(&mut failures.roots, complete);
+        failures.ledger.retire(&mut failures.roots, &World { complete: &complete });
     }
 
     /// The device is lost: one root for everything it held, in O(1) (R14). The root's id.
@@ -781,7 +794,7 @@ fn settle(failures: &mut Failures, bytes: &[Bytes]) {
     }
     let name = failures.no_name.get_or_insert_with(|| "".into()).clone();
     let uses: SmallVec<[Use; 8]> = bytes.iter().map(|bytes| Use { bytes: *bytes, access: Access::Write }).collect();
-    failures.ledger.push(Kind::Settled, None, &name, &uses);
+    failures.note(Kind::Settled, None, &name, &uses);
 }
 
 /// Replays the ledger and claims what is found bad at its end, and nothing else (R13).

@@ -15,6 +15,7 @@ use tidegate::device::{
 use tidegate::error::{Error, MAX_ROOTS};
 use tidegate::failure::{Access, StepKind};
 use tidegate::memory::MemoryKind;
+use tidegate::stream::backend::External;
 
 fn scheduling() -> Scheduling {
     scheduling_of(module_path!())
@@ -1185,6 +1186,109 @@ fn r13_a_recording_that_cannot_be_closed_is_refused_as_a_whole() {
     rig.launch(kernel, &[whole(a)]).expect("a launch");
     assert_eq!(rig.read(whole(a)).expect("a read"), [9; 64]);
     rig.assert_ordered();
+}
+
+/// Two inputs that are held back on streams of their own, what a launch makes of both, and the roots of their refusals,
+/// one after the other; `between` runs when only the first is known.
+fn refused_in_turn(rig: &Rig, between: impl FnOnce([Handle; 3], u64)) -> ([Handle; 3], [u64; 2]) {
+    let kernel = rig.kernel(&add());
+    let buffers = [rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1)];
+    let [a, b, c] = buffers;
+    rig.device.wait(FOREVER).expect("a wait");
+    for (stream, buffer) in [(1, a), (2, b)] {
+        held_back(rig, stream, 1);
+        rig.device.buffer_fill(stream, whole(buffer), 1, 1).expect("a fill");
+        rig.device.stream_flush(stream).expect("a flush");
+    }
+    rig.launch_on(3, kernel, &[silent(whole(a)), silent(whole(b)), silent(whole(c))], &[]).expect("a launch");
+    rig.device.stream_flush(3).expect("a flush");
+    let first = refused_when_let_go(rig, 1, a);
+    between(buffers, first);
+    let second = refused_when_let_go(rig, 2, b);
+    (buffers, [first, second])
+}
+
+/// A semaphore for each stream.
+fn held_back(rig: &Rig, stream: u64, value: u64) {
+    let external = External { semaphore: stream, value, submitted: false };
+    rig.device.stream_wait_external(stream, external).expect("a wait");
+}
+
+/// The root of what a stream was to do with a buffer.
+fn refused_when_let_go(rig: &Rig, stream: u64, buffer: Handle) -> u64 {
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    rig.backend().signal(stream, 1);
+    failed(rig.device.stream_flush(stream));
+    rig.device.first_failure(&[whole(buffer)]).expect("an id")
+}
+
+#[test]
+fn r13_inputs_that_fail_late_one_after_the_other_are_both_named() {
+    for queues in 1..=2 {
+        let rig = Rig::new(Options::new(1, queues).pace(Pace::Lazy), settings());
+        // Asking also looks at what is over.
+        let ([a, b, c], [first, second]) = refused_in_turn(&rig, |[_, _, c], first| {
+            rig.failures();
+            assert_eq!(rig.device.first_failure(&[whole(c)]), Ok(first));
+        });
+        assert_ne!(first, second);
+        assert_eq!(rig.unreadable(whole(a)), [first]);
+        assert_eq!(rig.unreadable(whole(b)), [second]);
+        assert_eq!(rig.unreadable(whole(c)), [first, second]);
+        for buffer in [a, b, c] {
+            rig.write(whole(buffer), &[1; 64]).expect("a write");
+        }
+        assert_eq!(rig.settled_failures(), 0);
+    }
+}
+
+#[test]
+fn r13_a_scope_whose_inputs_fail_late_before_and_after_its_end_has_both_roots() {
+    let rig = lazy();
+    let (a, b, c) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    for (stream, buffer) in [(1, a), (2, b)] {
+        held_back(&rig, stream, 1);
+        rig.device.buffer_fill(stream, whole(buffer), 1, 1).expect("a fill");
+        rig.device.stream_flush(stream).expect("a flush");
+    }
+    let open = scope(&rig, &[reading(whole(a)), reading(whole(b)), writing(whole(c))]).expect("a scope");
+    let first = refused_when_let_go(&rig, 1, a);
+    rig.device.scope_end(open).expect("an end");
+    assert_eq!(rig.device.first_failure(&[whole(c)]), Ok(first));
+    let second = refused_when_let_go(&rig, 2, b);
+    assert_eq!(rig.unreadable(whole(c)), [first, second]);
+}
+
+#[test]
+fn r13_a_later_failure_brings_back_no_claim_that_was_released() {
+    let rig = lazy();
+    let ([a, b, c], [_, second]) = refused_in_turn(&rig, |[a, _, c], first| {
+        assert_eq!(rig.device.first_failure(&[whole(c)]), Ok(first));
+        rig.device.buffer_fill(1, part(a, 0, 32), 5, 1).expect("a fill");
+        rig.device.mark_written(&[part(a, 32, 32), part(c, 0, 32)]).expect("a mark");
+    });
+    assert_eq!(rig.unreadable(whole(a)), [0; 0]);
+    assert_eq!(rig.unreadable(whole(b)), [second]);
+    assert_eq!(rig.unreadable(part(c, 0, 32)), [0; 0], "the mark came after what made it");
+    assert_eq!(rig.unreadable(part(c, 32, 32)).len(), 2);
+}
+
+#[test]
+fn r3_a_failure_behind_held_work_that_has_no_more_to_tell_goes_with_its_last_claim() {
+    let rig = Rig::new(Options::new(1, 1), settings());
+    let (busy, a) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    held_back(&rig, 1, 1);
+    rig.device.buffer_fill(1, whole(busy), 1, 1).expect("a fill");
+    rig.device.stream_flush(1).expect("a flush");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    failed(rig.device.buffer_fill(2, whole(a), 1, 1).and_then(|()| rig.device.stream_flush(2)));
+    assert_eq!(rig.failures(), 1);
+    rig.device.mark_written(&[whole(a)]).expect("a mark");
+    assert_eq!(rig.failures(), 0);
+    rig.backend().signal(1, 1);
+    assert_eq!(rig.read(whole(busy)).expect("a read"), [1; 64]);
 }
 
 #[test]
