@@ -10,7 +10,7 @@ use super::Access;
 use super::claims::{BlockKey, Bytes, ScopeKey, Use};
 use super::interval::{Holds, IntervalMap, Uncounted};
 use super::report::StepKind;
-use super::roots::{RootTable, SetKey};
+use super::roots::{RootKey, RootTable, SetKey};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -93,11 +93,10 @@ impl Default for Ledger {
 /// Bytes found bad by a replay: the late set.
 pub(super) type Late = HashMap<BlockKey, IntervalMap<SetKey>>;
 
-/// A step a replay found: which entry's work passed the roots on, from which of its uses.
-pub(super) struct RanOnBadInput<'a> {
+/// A step a replay found: which entry's work passed the new root on, from which of its uses.
+pub(super) struct PassedOn<'a> {
     pub kind: StepKind,
     pub name: &'a Arc<str>,
-    pub set: SetKey,
     pub needed: BlockKey,
     pub uses: &'a [Use],
 }
@@ -327,11 +326,13 @@ impl Ledger {
     }
 
     /// Replays from the start: the late set at the end, each set in it held once for each range. `passed` hears of
-    /// work that ran on bad input, `open` of open scopes that did.
+    /// work that passes the root `new` on, once for each: of the older ones that was told when they were new. `open` hears
+    /// of open scopes that ran on bad input.
     pub(super) fn replay(
         &mut self,
         roots: &mut RootTable,
-        mut passed: impl FnMut(&mut RootTable, RanOnBadInput<'_>),
+        new: RootKey,
+        mut passed: impl FnMut(&mut RootTable, PassedOn<'_>),
         mut open: impl FnMut(&mut RootTable, ScopeKey, SetKey) -> bool,
     ) -> Late {
         let mut late = Late::new();
@@ -351,24 +352,21 @@ impl Ledger {
                     let [to, from] = [own[0].bytes, own[1].bytes];
                     let moved = pieces(&late, from);
                     put(&mut late, to, None, roots);
+                    let mut told = false;
                     for (start, end, set) in moved {
                         let start = to.start + (start - from.start);
                         let end = to.start + (end - from.start);
                         put(&mut late, Bytes { block: to.block, start, end }, Some(set), roots);
-                        passed(
-                            roots,
-                            RanOnBadInput {
-                                kind: StepKind::Copy,
-                                name: &entry.name,
-                                set,
-                                needed: from.block,
-                                uses: own,
-                            },
-                        );
+                        if !told && roots.contains(set, new) {
+                            told = true;
+                            let kind = StepKind::Copy;
+                            passed(roots, PassedOn { kind, name: &entry.name, needed: from.block, uses: own });
+                        }
                     }
                 }
                 Kind::Ran | Kind::Scope(_) => {
                     let mut found: Option<SetKey> = None;
+                    let mut told = false;
                     for read in own.iter().filter(|u| u.access.needs_bytes()) {
                         for (_, _, set) in pieces(&late, read.bytes) {
                             let wider = match found {
@@ -383,16 +381,11 @@ impl Ledger {
                                 }
                             };
                             found = Some(wider);
-                            passed(
-                                roots,
-                                RanOnBadInput {
-                                    kind: StepKind::RanOnBadInput,
-                                    name: &entry.name,
-                                    set,
-                                    needed: read.bytes.block,
-                                    uses: own,
-                                },
-                            );
+                            if !told && roots.contains(set, new) {
+                                told = true;
+                                let (kind, needed) = (StepKind::RanOnBadInput, read.bytes.block);
+                                passed(roots, PassedOn { kind, name: &entry.name, needed, uses: own });
+                            }
                         }
                     }
                     match (found, entry.kind) {

@@ -668,7 +668,7 @@ pub trait FailureStore {
         });
         failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
         failures.ledger.fail(|failed| points.contains(&failed), set, &mut failures.roots);
-        replay(blocks, failures);
+        replay(blocks, failures, set);
         failures.tidy();
         failures.roots.release(set);
         id
@@ -693,7 +693,7 @@ pub trait FailureStore {
         failures.loss.suspects = failures.ledger.unfinished().map(|name| name.to_string()).collect();
         // Bytes that are no device's memory are lost with the work that was to write them.
         failures.ledger.fail(|_| true, set, &mut failures.roots);
-        replay(blocks, failures);
+        replay(blocks, failures, set);
         failures.id(set)
     }
 
@@ -797,12 +797,16 @@ fn settle(failures: &mut Failures, bytes: &[Bytes]) {
     failures.note(Kind::Settled, None, &name, &uses);
 }
 
-/// Replays the ledger and claims what is found bad at its end, and nothing else (R13).
-fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures) {
+/// Replays the ledger for the new root of `set`, and claims what is found bad at its end, and nothing else (R13).
+fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures, set: SetKey) {
+    let Some((new, _)) = failures.roots.members(set).next() else {
+        return;
+    };
     let scopes = &mut failures.scopes;
     let blocks_seen = &*blocks;
     let mut late = failures.ledger.replay(
         &mut failures.roots,
+        new,
         |roots, passed| {
             let Some(needed) = blocks_seen.claims(passed.needed) else {
                 return;
@@ -814,9 +818,9 @@ fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures) {
                 return;
             }
             let step = NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
-            roots.for_each_mut(passed.set, |root| {
+            if let Some(root) = roots.get_mut(new) {
                 root.skips.record(&step);
-            });
+            }
         },
         |roots, scope, set| {
             let Some(scope) = scopes.get_mut(scope) else {

@@ -1292,6 +1292,34 @@ fn r3_a_failure_behind_held_work_that_has_no_more_to_tell_goes_with_its_last_cla
 }
 
 #[test]
+fn r13_a_step_is_counted_once_however_often_the_ledger_is_replayed() {
+    let rig = lazy();
+    let kernel = rig.kernel(&triple());
+    let buffers: Vec<Handle> = (0..5).map(|_| rig.filled(64, 1)).collect();
+    let [busy, a, b, other, copy] = buffers[..] else { panic!("five buffers") };
+    rig.device.wait(FOREVER).expect("a wait");
+    // As long as this is held back, nothing behind it is forgotten.
+    for (stream, buffer) in [(4, busy), (1, a), (2, other)] {
+        held_back(&rig, stream, 1);
+        rig.device.buffer_fill(stream, whole(buffer), 1, 1).expect("a fill");
+        rig.device.stream_flush(stream).expect("a flush");
+    }
+    let inputs = [silent(whole(a)), silent(whole(b))];
+    rig.launch_on(3, kernel, &inputs, &[reading(part(a, 8, 8)), reading(whole(busy))]).expect("a launch");
+    rig.device.buffer_copy(3, whole(copy), whole(a)).expect("a copy");
+    let counts = |buffer| {
+        let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+        report.failures[0].path.iter().map(|step| (step.kind, step.count)).collect::<Vec<_>>()
+    };
+    refused_when_let_go(&rig, 1, a);
+    let once = |kind| vec![(kind, 1)];
+    assert_eq!((counts(b), counts(copy)), (once(StepKind::RanOnBadInput), once(StepKind::Copy)));
+    refused_when_let_go(&rig, 2, other);
+    assert_eq!((counts(b), counts(copy)), (once(StepKind::RanOnBadInput), once(StepKind::Copy)));
+    assert_eq!(rig.device.first_failure(&[whole(busy)]), Ok(0));
+}
+
+#[test]
 fn r13_a_read_whose_own_batch_is_refused_fails_and_taints_no_source() {
     let rig = rig();
     let buffer = rig.filled(64, 1);
