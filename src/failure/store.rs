@@ -372,6 +372,8 @@ pub trait FailureStore {
             if let Some(before) = before {
                 failures.roots.release(before);
             }
+            // However large it is when it is allocated again.
+            settle(failures, &[Bytes { block, start: 0, end: u64::MAX }]);
         } else {
             failures.roots.release(set);
         }

@@ -1320,6 +1320,22 @@ fn r13_a_step_is_counted_once_however_often_the_ledger_is_replayed() {
 }
 
 #[test]
+fn r13_what_lost_its_memory_and_got_it_back_is_no_concern_of_work_before() {
+    let rig = lazy();
+    let kernel = rig.kernel(&nine());
+    let (a, token) = (rig.filled(64, 1), rig.token());
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch_on(0, kernel, &[silent(whole(a))], &[writing(whole(token))]).expect("a launch");
+    let gone = rig.device.fail_unallocated(token, &error("gone")).expect("a root");
+    rig.device.buffer_allocate(token, 0).expect("an allocation");
+    assert_eq!(rig.device.first_failure(&[whole(token)]), Ok(gone));
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let (_, roots) = failed(rig.device.stream_flush(0));
+    assert_eq!(rig.unreadable(whole(a)), roots);
+    assert_eq!(rig.device.first_failure(&[whole(token)]), Ok(gone));
+}
+
+#[test]
 fn r13_a_read_whose_own_batch_is_refused_fails_and_taints_no_source() {
     let rig = rig();
     let buffer = rig.filled(64, 1);
