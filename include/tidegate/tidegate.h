@@ -1843,7 +1843,8 @@ TG_API tg_result tg_taint(tg_device dev, const tg_slice *slices, size_t count, c
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
  *          scope or mapping holds some of the bytes.
  * \threadsafety Any thread.
- * \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root.
+ * \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root. While the
+ *         device is lost only tokens are released: its memory is claimed by the root of the loss.
  */
 TG_API tg_result tg_mark_written(tg_device dev, const tg_slice *slices, size_t count);
 
@@ -1914,7 +1915,7 @@ typedef struct tg_scope_desc {
  *
  * Between this and tg_scope_end or tg_scope_fail the caller does its work. What it is to write counts as torn down
  * until the scope ends well: a scope that is never ended leaves it so. While it is open its bytes are held: other
- * work on them is TG_ERROR_WRONG_STATE.
+ * work on them is TG_ERROR_WRONG_STATE. On a lost device a scope opens too, for tokens; see tg_scope_end.
  *
  * \param dev The device.
  * \param desc The work; must not be NULL.
@@ -1937,7 +1938,8 @@ TG_API tg_result tg_scope_begin(tg_device dev, const tg_scope_desc *desc, tg_sco
  * \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
  * \threadsafety Any thread.
  * \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others. Where the work
- *         turns out to have read bad bytes, what it wrote takes over their roots.
+ *         turns out to have read bad bytes, what it wrote takes over their roots. While the device is lost, of what it
+ *         wrote only tokens are released: the device's memory is claimed by the root of the loss.
  */
 TG_API tg_result tg_scope_end(tg_device dev, tg_scope scope);
 

@@ -349,15 +349,28 @@ pub trait FailureStore {
         id
     }
 
-    /// The bytes were written by somebody who knows: claims on exactly them are released.
+    /// The bytes were written by somebody who knows: claims on exactly them are released, as far as they can be.
     fn written(&mut self, bytes: &[Bytes]) {
-        let (blocks, failures) = self.split();
-        for bytes in bytes {
-            if let Some(claims) = blocks.claims_mut(bytes.block) {
-                claims.release(bytes.start, bytes.end, &mut failures.roots);
+        self.prove_written(bytes);
+        let (_, failures) = self.split();
+        settle(failures, bytes);
+    }
+
+    /// The caller's word that it wrote the bytes releases them. Memory of a lost device it could not write: that is the
+    /// loss's, whatever was claimed of it and whoever asked meanwhile (R14).
+    fn prove_written(&mut self, bytes: &[Bytes]) {
+        let is_lost = self.parts().1.is_lost();
+        for Bytes { block, start, end } in bytes.iter().copied() {
+            if is_lost {
+                self.reconcile(block);
+            }
+            let (blocks, failures) = self.split();
+            let Some(claims) = blocks.claims_mut(block) else { continue };
+            match failures.loss.set {
+                Some(set) if claims.device_memory => claims.claim(start, end, set, &mut failures.roots),
+                _ => claims.release(start, end, &mut failures.roots),
             }
         }
-        settle(failures, bytes);
     }
 
     /// The block has no bytes, for this reason (R7). The root's id.
@@ -602,8 +615,8 @@ pub trait FailureStore {
         Ok(scope)
     }
 
-    /// Closes a scope. Success releases its write set, unless bytes it read were found bad since; a fault takes the
-    /// provisional failure's place for all its carriers at once. Answers with the root's id, 0 for none.
+    /// Closes a scope. Success releases its write set, unless bytes it read were found bad since or the device is lost; a
+    /// fault takes the provisional failure's place for all its carriers at once. Answers with the root's id, 0 for none.
     fn exit_write(&mut self, scope: ScopeKey, fault: Option<Fault>) -> u64 {
         let (blocks, failures) = self.split();
         let Some(scope_left) = failures.scopes.remove(scope) else {
@@ -631,14 +644,9 @@ pub trait FailureStore {
                 }
             }
             (None, Some(late)) => claim_all(blocks, failures, late, writes.iter().copied(), false),
-            (None, None) => {
-                for bytes in &writes {
-                    if let Some(claims) = blocks.claims_mut(bytes.block) {
-                        claims.release(bytes.start, bytes.end, &mut failures.roots);
-                    }
-                }
-            }
+            (None, None) => self.prove_written(&writes),
         }
+        let (_, failures) = self.split();
         // What succeeded stands in the ledger where it began: what it read may still be found bad, or other bytes of it.
         if failed {
             settle(failures, &writes);

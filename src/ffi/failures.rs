@@ -144,7 +144,8 @@ pub unsafe extern "C" fn tg_taint(
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
 ///          scope or mapping holds some of the bytes.
 /// \threadsafety Any thread.
-/// \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root.
+/// \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root. While the
+///         device is lost only tokens are released: its memory is claimed by the root of the loss.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_mark_written(dev: tg_device, slices: *const tg_slice, count: usize) -> tg_result {
     on_device("tg_mark_written", dev, |device| {

@@ -37,7 +37,7 @@ const USES: UseFields =
 ///
 /// Between this and tg_scope_end or tg_scope_fail the caller does its work. What it is to write counts as torn down
 /// until the scope ends well: a scope that is never ended leaves it so. While it is open its bytes are held: other
-/// work on them is TG_ERROR_WRONG_STATE.
+/// work on them is TG_ERROR_WRONG_STATE. On a lost device a scope opens too, for tokens; see tg_scope_end.
 ///
 /// \param dev The device.
 /// \param desc The work; must not be NULL.
@@ -78,7 +78,8 @@ pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_de
 /// \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
 /// \threadsafety Any thread.
 /// \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others. Where the work
-///         turns out to have read bad bytes, what it wrote takes over their roots.
+///         turns out to have read bad bytes, what it wrote takes over their roots. While the device is lost, of what it
+///         wrote only tokens are released: the device's memory is claimed by the root of the loss.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_scope_end(dev: tg_device, scope: tg_scope) -> tg_result {
     on_device("tg_scope_end", dev, |device| device.scope_end(scope.into()))

@@ -1398,6 +1398,53 @@ fn r14_a_loss_is_one_root_that_claims_what_no_older_root_holds() {
     assert_eq!((rig.failures(), rig.backend().live_pages(), rig.backend().open_recordings()), (0, 0, 0));
 }
 
+#[test]
+fn r14_work_in_a_scope_that_ends_on_a_lost_device_is_lost_whether_anybody_asked_or_not() {
+    for asked in [false, true] {
+        let rig = rig();
+        let (a, b, c, token) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1), rig.token());
+        rig.device.wait(FOREVER).expect("a wait");
+        let open = scope(&rig, &[writing(part(a, 0, 32)), writing(whole(token))]).expect("a scope");
+        rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+        let (_, roots) = failed(rig.device.buffer_fill(0, whole(c), 1, 1).and_then(|()| rig.device.stream_flush(0)));
+        let own = rig.device.first_failure(&[part(a, 0, 32)]);
+        assert_ne!(own, Ok(roots[0]), "the scope's own failure is on its bytes until it ends");
+        if asked {
+            assert_eq!(rig.device.first_failure(&[part(a, 32, 32)]), Ok(roots[0]));
+        }
+        rig.device.scope_end(open).expect("an end");
+        assert_eq!(rig.device.first_failure(&[part(a, 0, 32)]), Ok(roots[0]));
+        assert_eq!(rig.device.first_failure(&[part(a, 32, 32)]), Ok(roots[0]));
+        rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
+        // One that begins and ends on the lost device.
+        let open = scope(&rig, &[writing(whole(b)), writing(whole(token))]).expect("a scope");
+        rig.device.scope_end(open).expect("an end");
+        assert_eq!(rig.device.first_failure(&[whole(b)]), Ok(roots[0]));
+        rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
+        // And one that fails keeps its own root.
+        let open = scope(&rig, &[writing(whole(b))]).expect("a scope");
+        rig.device.scope_fail(open, Some(&error("mine"))).expect("a failure");
+        assert_ne!(rig.device.first_failure(&[whole(b)]), Ok(roots[0]));
+        assert_eq!(rig.failures(), 2);
+    }
+}
+
+#[test]
+fn r14_a_mark_on_a_lost_device_releases_tokens_only() {
+    let rig = rig();
+    let (a, token) = (rig.filled(64, 1), rig.token());
+    let older = rig.taint(part(a, 0, 8));
+    rig.taint(whole(token));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    let (_, roots) = failed(rig.device.buffer_fill(0, part(a, 32, 32), 1, 1).and_then(|()| rig.device.stream_flush(0)));
+    assert_ne!(roots[0], older);
+    rig.device.mark_written(&[whole(a), whole(token)]).expect("a mark");
+    assert_eq!(rig.device.first_failure(&[part(a, 0, 8)]), Ok(roots[0]), "what the mark released is lost");
+    assert_eq!(rig.device.first_failure(&[part(a, 8, 56)]), Ok(roots[0]));
+    rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
+}
+
 // R15
 
 #[test]
