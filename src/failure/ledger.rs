@@ -294,12 +294,10 @@ impl Ledger {
         }
     }
 
-    /// The unfinished work, in order, by name.
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.entries
-            .iter()
-            .filter(|entry| entry.point.is_some() && entry.failed.is_none() && entry.kind == Kind::Ran)
-            .map(|entry| &entry.name)
+    /// The work of such points that did not fail, in order, by name.
+    pub(super) fn names(&self, is_asked: impl Fn(Point) -> bool) -> impl Iterator<Item = &Arc<str>> {
+        let asked = move |entry: &&Entry| entry.failed.is_none() && entry.point.is_some_and(&is_asked);
+        self.entries.iter().filter(asked).map(|entry| &entry.name)
     }
 
     /// Everything enqueued for such a point failed with the roots of `set`.

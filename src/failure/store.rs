@@ -690,8 +690,8 @@ pub trait FailureStore {
         failures.ledger.retire(&mut failures.roots, &World { complete: &complete });
     }
 
-    /// The device is lost: one root for everything it held, in O(1) (R14). The root's id.
-    fn lose(&mut self, fault: Fault, context: Context) -> u64 {
+    /// The device is lost: one root for everything it held, in O(1) (R14). What is not `over` was in flight. The root's id.
+    fn lose(&mut self, fault: Fault, context: Context, over: impl Fn(Point) -> bool) -> u64 {
         let (blocks, failures) = self.split();
         if let Some(set) = failures.loss.set {
             return failures.id(set);
@@ -700,9 +700,9 @@ pub trait FailureStore {
         failures.loss.count += 1;
         failures.loss.set = Some(set);
         failures.loss.unreconciled = failures.device_blocks;
-        failures.loss.suspects = failures.ledger.unfinished().map(|name| name.to_string()).collect();
+        failures.loss.suspects = failures.ledger.names(|point| !over(point)).map(|name| name.to_string()).collect();
         // Bytes that are no device's memory are lost with the work that was to write them.
-        failures.ledger.fail(|_| true, set, &mut failures.roots);
+        failures.ledger.fail(|point| !over(point), set, &mut failures.roots);
         replay(blocks, failures, set);
         failures.id(set)
     }

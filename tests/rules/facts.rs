@@ -1445,6 +1445,40 @@ fn r14_a_mark_on_a_lost_device_releases_tokens_only() {
     rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
 }
 
+#[test]
+fn r14_copies_and_reads_in_flight_are_suspects_too() {
+    let rig = lazy();
+    let kernel = rig.kernel(&triple());
+    let (a, b, c) = (rig.filled(64, 1), rig.buffer(64), rig.buffer(64));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.device.buffer_copy(0, whole(b), whole(a)).expect("a copy");
+    rig.launch(kernel, &[whole(b), whole(c)]).expect("a launch");
+    rig.device.buffer_copy(0, whole(a), whole(c)).expect("a copy");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    let (read, answer) = rig.device.read_begin(0, whole(a));
+    answer.expect("a read that began");
+    let suspects = rig.device.report_device().suspects;
+    assert_eq!(suspects, ["tg_buffer_copy", "kernel", "tg_buffer_copy", "tg_read_begin"]);
+    rig.device.read_release(read).expect("a release");
+}
+
+#[test]
+fn r14_what_was_over_before_the_loss_is_no_suspect_and_keeps_its_tokens() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (busy, a, b, token) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1), rig.token());
+    rig.device.wait(FOREVER).expect("a wait");
+    held_back(&rig, 1, 1);
+    rig.device.buffer_fill(1, whole(busy), 1, 1).expect("a fill");
+    rig.device.stream_flush(1).expect("a flush");
+    rig.launch_on(2, kernel, &[silent(whole(a))], &[writing(whole(token))]).expect("a launch");
+    rig.device.stream_wait(2, FOREVER).expect("a wait");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    failed(rig.device.buffer_fill(3, whole(b), 1, 1).and_then(|()| rig.device.stream_flush(3)));
+    rig.device.check_written(&[whole(token)], FOREVER).expect("it was written");
+    assert_eq!(rig.device.report_device().suspects, ["tg_buffer_fill", "tg_buffer_fill"]);
+}
+
 // R15
 
 #[test]
