@@ -1920,10 +1920,12 @@ typedef struct tg_scope_desc {
  * \param dev The device.
  * \param desc The work; must not be NULL.
  * \param out The scope; the null handle unless TG_OK is returned. Must not be NULL.
- * \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_ERROR_INVALID_ARGUMENT, also
- *          for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
- *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while another open scope or mapping holds some of the bytes;
- *          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes.
+ * \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_NOT_READY as
+ *          tg_device_desc::max_pending says, and nothing changed; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its
+ *          buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
+ *          TG_ERROR_WRONG_STATE while another open scope or mapping holds some of the bytes;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes; TG_ERROR_DRIVER when waiting
+ *          for room fails.
  * \threadsafety Any thread. The scope may be ended on another.
  * \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to
  *         everything it was to write.

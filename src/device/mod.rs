@@ -383,7 +383,7 @@ impl<B: Backend> Device<B> {
             scope: "scope".into(),
         };
         let core = Core {
-            failures: Failures::default(),
+            failures: Failures::bounded(settings.max_pending as usize),
             memory: Memory::new(serial, pages),
             streams: match settings.scheduling {
                 Scheduling::Event => Box::new(EventStreams::new(settings.slots, queues, settings.max_recorded)),

@@ -56,12 +56,26 @@ struct Entry {
 pub(super) struct World<'a> {
     /// Whether a point is over.
     pub complete: &'a dyn Fn(Point) -> bool,
+    /// Whether there still is such a block.
+    pub exists: &'a dyn Fn(BlockKey) -> bool,
+    /// Whether a scope is open.
+    pub is_open: &'a dyn Fn(ScopeKey) -> bool,
 }
 
 impl Entry {
     /// Whether it may still fail.
     fn is_unfinished(&self, world: &World<'_>) -> bool {
         self.failed.is_none() && self.point.is_some_and(|point| !(world.complete)(point))
+    }
+
+    /// Whether it may say what becomes of more than the bytes it writes.
+    fn is_open(&self, world: &World<'_>) -> bool {
+        self.is_unfinished(world) || matches!(self.kind, Kind::Scope(scope) if (world.is_open)(scope))
+    }
+
+    /// Whether nothing of what was in the bytes of a use is in them afterwards, whether it failed or not.
+    fn replaces(&self, u: &Use) -> bool {
+        u.access.releases() || (u.access.writes() && (self.failed.is_some() || self.kind == Kind::Settled))
     }
 }
 
@@ -82,11 +96,19 @@ pub struct Ledger {
     settled: usize,
     /// How many of them, and how many entries, there may be before it is looked for such as cannot matter.
     watermarks: (usize, usize),
+    /// How many entries there is room for.
+    room: usize,
 }
 
 impl Default for Ledger {
     fn default() -> Ledger {
-        Ledger { entries: VecDeque::new(), uses: VecDeque::new(), settled: 0, watermarks: (WATERMARK, WATERMARK) }
+        Ledger {
+            entries: VecDeque::new(),
+            uses: VecDeque::new(),
+            settled: 0,
+            watermarks: (WATERMARK, WATERMARK),
+            room: usize::MAX,
+        }
     }
 }
 
@@ -102,6 +124,11 @@ pub(super) struct PassedOn<'a> {
 }
 
 impl Ledger {
+    /// An empty one with room for so many entries; who adds more than that looks after the bound itself.
+    pub fn with_room(room: usize) -> Ledger {
+        Ledger { room, ..Ledger::default() }
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -118,12 +145,20 @@ impl Ledger {
         if point.is_none() && self.entries.is_empty() {
             return false;
         }
-        if kind == Kind::Settled && self.ends_with_settled(uses) {
-            return false;
+        let before = self.uses.len();
+        if kind == Kind::Settled {
+            // What is settled reads nothing.
+            self.uses.extend(uses.iter().filter(|u| u.access.writes()).copied());
+            if self.uses.len() == before || self.ends_with_settled(before) {
+                self.uses.truncate(before);
+                return false;
+            }
+        } else {
+            self.uses.extend(uses.iter().copied());
         }
-        self.uses.extend(uses.iter().copied());
         // Extended and not pushed: it is made where it stays.
-        let entry = || Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None };
+        let uses = (self.uses.len() - before) as u32;
+        let entry = || Entry { kind, point, uses, name: name.clone(), failed: None };
         self.entries.extend(std::iter::once_with(entry));
         self.settled += usize::from(point.is_none());
         point.is_none() && self.settled >= self.watermarks.0
@@ -131,7 +166,8 @@ impl Ledger {
 
     /// Drops what cannot matter any more, whichever of the unfinished entries fail.
     pub(super) fn compact(&mut self, roots: &mut RootTable, world: &World<'_>) {
-        let matters = self.failures_that_matter(world);
+        let seen = self.entries_that_are_seen(world);
+        let matters = self.failures_that_matter(world, &seen);
         let mut doubtful: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
         let uses = self.uses.make_contiguous();
         let (mut at, mut kept, mut settled, mut number) = (0, 0, 0, 0);
@@ -139,6 +175,10 @@ impl Ledger {
             let own = at..at + entry.uses as usize;
             at = own.end;
             number += 1;
+            if !seen[number - 1] {
+                entry.failed.take().into_iter().for_each(|set| roots.release(set));
+                return false;
+            }
             if entry.failed.is_some() && !matters[number - 1] {
                 // Its claims are where they belong, and what failed before it changes nothing about them.
                 entry.failed.take().into_iter().for_each(|set| roots.release(set));
@@ -147,7 +187,7 @@ impl Ledger {
             let is_doubtful =
                 |bytes: Bytes| doubtful.get(&bytes.block).is_some_and(|map| map.overlaps(bytes.start, bytes.end));
             let lasts = entry.failed.is_some() || entry.is_unfinished(world);
-            // What is settled reads nothing.
+            // What failed and is settled now reads nothing any more.
             let touched = |u: &Use| match entry.kind {
                 Kind::Settled => u.access.writes() && is_doubtful(u.bytes),
                 _ => u.access != Access::None && is_doubtful(u.bytes),
@@ -168,7 +208,7 @@ impl Ledger {
                 if spreads && u.access.writes() {
                     doubtful.entry(block).or_default().set(start, end, (), &mut Uncounted);
                 } else if !spreads
-                    && (u.access.releases() || (entry.kind == Kind::Settled && u.access.writes()))
+                    && entry.replaces(u)
                     && let Some(map) = doubtful.get_mut(&block)
                 {
                     map.remove(start, end, &mut Uncounted);
@@ -185,10 +225,54 @@ impl Ledger {
         self.watermarks.1 = self.watermarks.1.max(2 * self.entries.len());
     }
 
+    /// Of each entry, whether anybody sees what it did: not if all its bytes were replaced before anything read them, or
+    /// are gone, or if the next one does the very same again.
+    fn entries_that_are_seen(&mut self, world: &World<'_>) -> Vec<bool> {
+        let mut seen = vec![true; self.entries.len()];
+        let mut replaced: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
+        let uses = self.uses.make_contiguous();
+        let mut next: Option<(&Entry, &[Use])> = None;
+        let mut at = uses.len();
+        for (number, entry) in self.entries.iter().enumerate().rev() {
+            let own = &uses[at - entry.uses as usize..at];
+            at -= own.len();
+            let is_replaced = |bytes: Bytes| {
+                let covers = |map: &IntervalMap<()>| {
+                    let mut upto = bytes.start;
+                    map.visit(bytes.start, bytes.end, |start, end, _| upto = if start == upto { end } else { upto });
+                    upto == bytes.end
+                };
+                !(world.exists)(bytes.block) || replaced.get(&bytes.block).is_some_and(covers)
+            };
+            let is_repeated = || {
+                next.is_some_and(|(next, its)| {
+                    let alike = std::mem::discriminant(&next.kind) == std::mem::discriminant(&entry.kind);
+                    alike && entry.failed.is_none() && next.failed.is_none() && entry.kind != Kind::Copied && its == own
+                })
+            };
+            if !entry.is_open(world)
+                && (own.iter().filter(|u| u.access.writes()).all(|u| is_replaced(u.bytes)) || is_repeated())
+            {
+                seen[number] = false;
+                continue;
+            }
+            for Use { bytes, .. } in own.iter().filter(|u| entry.replaces(u)) {
+                replaced.entry(bytes.block).or_default().set(bytes.start, bytes.end, (), &mut Uncounted);
+            }
+            for Use { bytes, .. } in own.iter().filter(|u| u.access.needs_bytes() && entry.failed.is_none()) {
+                if let Some(map) = replaced.get_mut(&bytes.block) {
+                    map.remove(bytes.start, bytes.end, &mut Uncounted);
+                }
+            }
+            next = Some((entry, own));
+        }
+        seen
+    }
+
     /// Of each entry, whether it failed and its roots may still be wanted. They are where some work met bytes that
     /// failed and bytes that may yet: should these fail as well, the work takes the roots of both. And if it met bytes
     /// of several failures, replaying one of them takes replaying all.
-    fn failures_that_matter(&mut self, world: &World<'_>) -> Vec<bool> {
+    fn failures_that_matter(&mut self, world: &World<'_>, seen: &[bool]) -> Vec<bool> {
         let mut matters = vec![false; self.entries.len()];
         if self.entries.iter().all(|entry| entry.failed.is_none()) {
             return matters;
@@ -203,6 +287,9 @@ impl Ledger {
         for (number, entry) in self.entries.iter().enumerate() {
             let own = &uses[at..at + entry.uses as usize];
             at += own.len();
+            if !seen[number] {
+                continue;
+            }
             let (mut found, mut doubts) = (None, false);
             match (entry.failed, entry.kind) {
                 (Some(_), _) => found = Some(number),
@@ -231,7 +318,7 @@ impl Ledger {
             let may_fail = entry.is_unfinished(world);
             for u in own.iter().filter(|u| u.access.writes()) {
                 let Bytes { block, start, end } = u.bytes;
-                let whole = u.access.releases() || entry.failed.is_some() || entry.kind == Kind::Settled;
+                let whole = entry.replaces(u);
                 if doubts || may_fail {
                     doubtful.entry(block).or_default().set(start, end, (), &mut Uncounted);
                 } else if let (true, Some(map)) = (whole, doubtful.get_mut(&block)) {
@@ -250,19 +337,19 @@ impl Ledger {
         matters
     }
 
-    /// Whether nothing but settling happened since the same bytes were settled: doing it again changes nothing, so a
-    /// loop that skips while other work is unfinished grows nothing (R15).
-    fn ends_with_settled(&self, uses: &[Use]) -> bool {
-        let mut end = self.uses.len();
+    /// Whether nothing but settling happened since the bytes that begin at `end` were settled: doing it again changes
+    /// nothing, so a loop that skips while other work is unfinished grows nothing (R15).
+    fn ends_with_settled(&self, end: usize) -> bool {
+        let mut at = end;
         for entry in self.entries.iter().rev().take(SETTLED_LOOKED_AT) {
             if entry.kind != Kind::Settled {
                 return false;
             }
-            let start = end - entry.uses as usize;
-            if self.uses.range(start..end).eq(uses) {
+            let start = at - entry.uses as usize;
+            if self.uses.range(start..at).eq(self.uses.range(end..)) {
                 return true;
             }
-            end = start;
+            at = start;
         }
         false
     }
@@ -270,8 +357,10 @@ impl Ledger {
     /// Forgets what completed: from the front, and, when there is much, whatever cannot matter.
     pub(super) fn retire(&mut self, roots: &mut RootTable, world: &World<'_>) {
         self.forget_front(roots, world);
-        // Others may be through before the first one is.
-        if self.entries.len() >= self.watermarks.1 {
+        // Others may be through before the first one is. With no room for more it is worth a look however few they are.
+        let is_through = |entry: &Entry| !entry.is_unfinished(world);
+        let count = self.entries.len();
+        if count >= self.watermarks.1 || (count >= self.room && self.entries.iter().any(is_through)) {
             self.compact(roots, world);
             self.forget_front(roots, world);
         }
@@ -287,7 +376,8 @@ impl Ledger {
             self.uses.drain(..entry.uses as usize);
             self.entries.pop_front();
         }
-        if !self.entries.iter().rev().any(|entry| entry.is_unfinished(world)) {
+        let has_failed = self.entries.front().is_some_and(|entry| entry.failed.is_some());
+        if has_failed && !self.entries.iter().rev().any(|entry| entry.is_unfinished(world)) {
             self.entries.drain(..).filter_map(|entry| entry.failed).for_each(|set| roots.release(set));
             self.uses.clear();
             self.settled = 0;
@@ -437,6 +527,10 @@ mod tests {
         Use { bytes: Bytes { block, start, end: start + 8 }, access }
     }
 
+    fn world(complete: &dyn Fn(Point) -> bool) -> World<'_> {
+        World { complete, exists: &|_| true, is_open: &|_| false }
+    }
+
     fn point(batch: u64) -> Option<Point> {
         Some(Point { slot: 0, batch })
     }
@@ -457,9 +551,9 @@ mod tests {
             ledger.push(Kind::Scope(scopes.insert(())), None, &name, &scope);
             ledger.push(Kind::Ran, point(1), &name, &[use_of(other, at, Access::Write)]);
             if ledger.settled >= ledger.watermarks.0 {
-                ledger.compact(&mut roots, &World { complete: &|_| false });
+                ledger.compact(&mut roots, &world(&|_| false));
             }
-            ledger.retire(&mut roots, &World { complete: &|point| point.batch < 9 });
+            ledger.retire(&mut roots, &world(&|point| point.batch < 9));
             assert!(ledger.len() <= WATERMARK + 3, "{i}: {}", ledger.len());
         }
         // What reads the bytes matters, and what reads those; what overwrites them ends it.
@@ -468,7 +562,7 @@ mod tests {
         ledger.push(Kind::Ran, point(1), &name, &reads(8, 16));
         ledger.push(Kind::Settled, None, &name, &[use_of(held, 8, Access::Write)]);
         ledger.push(Kind::Ran, point(1), &name, &reads(8, 24));
-        ledger.compact(&mut roots, &World { complete: &|point| point.batch < 9 });
+        ledger.compact(&mut roots, &world(&|point| point.batch < 9));
         let kept: Vec<u32> = ledger.entries.iter().map(|entry| entry.uses).collect();
         assert_eq!(kept, [1, 2, 2, 1], "the last one reads what was settled");
         assert_eq!(ledger.uses.len(), 6);
@@ -482,14 +576,14 @@ mod tests {
         let mut ledger = Ledger::default();
         let mut roots = RootTable::default();
         let name: Arc<str> = "".into();
-        let world = World { complete: &|point| point.batch < 9 };
+        let most_over = world(&|point| point.batch < 9);
         ledger.push(Kind::Ran, point(9), &name, &[use_of(block, 0, Access::Write)]);
         let mut fail = |ledger: &mut Ledger, batch, at: u64| {
             ledger.push(Kind::Ran, point(batch), &name, &[use_of(block, at, Access::Write)]);
             let set = roots.mint(None);
             ledger.fail(|failed| failed.batch == batch, set, &mut roots);
             roots.release(set);
-            ledger.compact(&mut roots, &world);
+            ledger.compact(&mut roots, &most_over);
             (ledger.entries.iter().filter(|entry| entry.failed.is_some()).count(), roots.len())
         };
         // Nobody read what these were to write.
@@ -513,10 +607,10 @@ mod tests {
             ledger.fail(|failed| failed.batch == batch, set, &mut roots);
             roots.release(set);
         }
-        ledger.compact(&mut roots, &world);
+        ledger.compact(&mut roots, &most_over);
         assert_eq!(roots.len(), 2, "the second met the first, which met what is unfinished; the third met nothing");
         // With nothing unfinished there is nothing left to learn.
-        ledger.retire(&mut roots, &World { complete: &|_| true });
+        ledger.retire(&mut roots, &world(&|_| true));
         assert!(ledger.is_empty() && ledger.uses.is_empty() && roots.is_empty());
     }
 }

@@ -122,6 +122,11 @@ impl Work<'_> {
 pub type Enqueued = Option<Point>;
 
 impl Failures {
+    /// None yet, for a device that keeps so many pieces of unfinished work at most.
+    pub fn bounded(max_pending: usize) -> Failures {
+        Failures { ledger: Ledger::with_room(max_pending), ..Failures::default() }
+    }
+
     /// How many roots live.
     pub fn count(&self) -> usize {
         self.roots.len()
@@ -270,18 +275,6 @@ impl Failures {
         }
     }
 
-    /// Adds to the ledger.
-    fn note(&mut self, kind: Kind, point: Option<Point>, name: &Arc<str>, uses: &[Use]) {
-        if self.ledger.push(kind, point, name, uses) {
-            self.tidy();
-        }
-    }
-
-    /// Keeps in the ledger what may still matter, as if nothing had completed since it was last looked.
-    fn tidy(&mut self) {
-        self.ledger.compact(&mut self.roots, &World { complete: &|_| false });
-    }
-
     fn reconciled_one(&mut self) {
         self.loss.unreconciled -= 1;
         if self.loss.unreconciled == 0 && !self.is_lost() {
@@ -344,7 +337,7 @@ pub trait FailureStore {
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
         claim_all(blocks, failures, set, bytes.iter().copied(), true);
-        settle(failures, bytes);
+        settle(blocks, failures, bytes);
         failures.roots.release(set);
         id
     }
@@ -352,8 +345,8 @@ pub trait FailureStore {
     /// The bytes were written by somebody who knows: claims on exactly them are released, as far as they can be.
     fn written(&mut self, bytes: &[Bytes]) {
         self.prove_written(bytes);
-        let (_, failures) = self.split();
-        settle(failures, bytes);
+        let (blocks, failures) = self.split();
+        settle(blocks, failures, bytes);
     }
 
     /// The caller's word that it wrote the bytes releases them. Memory of a lost device it could not write: that is the
@@ -386,7 +379,7 @@ pub trait FailureStore {
                 failures.roots.release(before);
             }
             // However large it is when it is allocated again.
-            settle(failures, &[Bytes { block, start: 0, end: u64::MAX }]);
+            settle(blocks, failures, &[Bytes { block, start: 0, end: u64::MAX }]);
         } else {
             failures.roots.release(set);
         }
@@ -489,7 +482,7 @@ pub trait FailureStore {
                 claims.claim(u.bytes.start, u.bytes.end, set, &mut failures.roots);
             }
         }
-        failures.note(Kind::Settled, None, work.name, uses);
+        note(blocks, failures, Kind::Settled, None, work.name, uses);
         failures.roots.release(set);
         answer
     }
@@ -515,7 +508,7 @@ pub trait FailureStore {
                 }
             }
         }
-        failures.note(Kind::Ran, point, work.name, uses);
+        note(blocks, failures, Kind::Ran, point, work.name, uses);
         Ok(())
     }
 
@@ -548,8 +541,8 @@ pub trait FailureStore {
     fn copied(&mut self, work: &Work<'_>, point: Enqueued, to: Bytes, from: Bytes) {
         self.hand_over(work.name, to, from);
         let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
-        let (_, failures) = self.split();
-        failures.note(Kind::Copied, point, work.name, &uses);
+        let (blocks, failures) = self.split();
+        note(blocks, failures, Kind::Copied, point, work.name, &uses);
     }
 
     /// Each claimed byte of `from` hands its claim to its byte of `to`, each clean one releases it (R10). `to` has
@@ -611,7 +604,7 @@ pub trait FailureStore {
                 claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
-        failures.note(Kind::Scope(scope), None, work.name, uses);
+        note(blocks, failures, Kind::Scope(scope), None, work.name, uses);
         Ok(scope)
     }
 
@@ -646,10 +639,10 @@ pub trait FailureStore {
             (None, Some(late)) => claim_all(blocks, failures, late, writes.iter().copied(), false),
             (None, None) => self.prove_written(&writes),
         }
-        let (_, failures) = self.split();
+        let (blocks, failures) = self.split();
         // What succeeded stands in the ledger where it began: what it read may still be found bad, or other bytes of it.
         if failed {
-            settle(failures, &writes);
+            settle(blocks, failures, &writes);
         }
         [provisional, late].into_iter().flatten().for_each(|set| failures.roots.release(set));
         id
@@ -679,15 +672,21 @@ pub trait FailureStore {
         failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
         failures.ledger.fail(|failed| points.contains(&failed), set, &mut failures.roots);
         replay(blocks, failures, set);
-        failures.tidy();
+        tidy(blocks, failures);
         failures.roots.release(set);
         id
     }
 
     /// Forgets what the ledger no longer needs: work whose point is complete.
     fn retire(&mut self, complete: impl Fn(Point) -> bool) {
-        let (_, failures) = self.split();
-        failures.ledger.retire(&mut failures.roots, &World { complete: &complete });
+        let (blocks, failures) = self.split();
+        let Failures { ledger, roots, scopes, .. } = failures;
+        let world = World {
+            complete: &complete,
+            exists: &|block| blocks.claims(block).is_some(),
+            is_open: &|scope| scopes.contains_key(scope),
+        };
+        ledger.retire(roots, &world);
     }
 
     /// The device is lost: one root for everything it held, in O(1) (R14). What is not `over` was in flight. The root's id.
@@ -714,7 +713,7 @@ pub trait FailureStore {
         let (fault, roots) = failures.loss_fault()?;
         let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         claim_all(blocks, failures, set, writes.iter().copied(), true);
-        settle(failures, &writes);
+        settle(blocks, failures, &writes);
         Some(Error::Failed(Box::new(fault), roots))
     }
 
@@ -723,7 +722,7 @@ pub trait FailureStore {
         let (blocks, failures) = self.split();
         if let Some(set) = failures.roots.find(failure).and_then(|root| failures.roots.single(root)) {
             claim_all(blocks, failures, set, std::iter::once(bytes), true);
-            settle(failures, &[bytes]);
+            settle(blocks, failures, &[bytes]);
         }
     }
 
@@ -797,14 +796,39 @@ fn claim_all<B: Blocks>(
     }
 }
 
+/// Adds to the ledger.
+fn note<B: Blocks>(
+    blocks: &B,
+    failures: &mut Failures,
+    kind: Kind,
+    point: Option<Point>,
+    name: &Arc<str>,
+    uses: &[Use],
+) {
+    if failures.ledger.push(kind, point, name, uses) {
+        tidy(blocks, failures);
+    }
+}
+
+/// Keeps in the ledger what may still matter, as if nothing had completed since it was last looked.
+fn tidy<B: Blocks>(blocks: &B, failures: &mut Failures) {
+    let Failures { ledger, roots, scopes, .. } = failures;
+    let world = World {
+        complete: &|_| false,
+        exists: &|block| blocks.claims(block).is_some(),
+        is_open: &|scope| scopes.contains_key(scope),
+    };
+    ledger.compact(roots, &world);
+}
+
 /// Tells the ledger that the bytes are what they are now, whatever happened before.
-fn settle(failures: &mut Failures, bytes: &[Bytes]) {
+fn settle<B: Blocks>(blocks: &B, failures: &mut Failures, bytes: &[Bytes]) {
     if failures.ledger.is_empty() {
         return;
     }
     let name = failures.no_name.get_or_insert_with(|| "".into()).clone();
     let uses: SmallVec<[Use; 8]> = bytes.iter().map(|bytes| Use { bytes: *bytes, access: Access::Write }).collect();
-    failures.note(Kind::Settled, None, &name, &uses);
+    note(blocks, failures, Kind::Settled, None, &name, &uses);
 }
 
 /// Replays the ledger for the new root of `set`, and claims what is found bad at its end, and nothing else (R13).
@@ -876,7 +900,7 @@ fn guarded<S: FailureStore>(
     let set = failures.mint(fault.clone(), work.context(), &[]);
     let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
     claim_all(blocks, failures, set, writes.iter().copied(), true);
-    settle(failures, &writes);
+    settle(blocks, failures, &writes);
     let mut roots = failures.name(set);
     roots.asked.extend(names(blocks, writes.iter().map(|bytes| bytes.block)).iter().take(8).map(|name| name.serial));
     failures.roots.release(set);

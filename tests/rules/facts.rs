@@ -1545,6 +1545,83 @@ fn r15_room_is_made_by_whatever_stream_has_work_unfinished() {
     }
 }
 
+/// A device with little room, work on `busy` that is held back, and clean bytes.
+fn behind_held_work(max_pending: u32) -> (Rig, Handle, Handle) {
+    let rig = Rig::new(Options::new(1, 1), Settings { max_pending, ..settings() });
+    let (busy, clean) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    held_back(&rig, 1, 1);
+    rig.device.buffer_fill(1, part(busy, 32, 32), 1, 1).expect("a fill");
+    rig.device.stream_flush(1).expect("a flush");
+    (rig, busy, clean)
+}
+
+#[test]
+fn r15_launches_that_skip_in_turn_behind_held_work_need_no_room() {
+    for max_pending in [16, 500] {
+        let (rig, busy, bad) = behind_held_work(max_pending);
+        let kernel = rig.kernel(&add());
+        let root = rig.taint(whole(bad));
+        let outs: Vec<Handle> = (0..20).map(|_| rig.buffer(64)).collect();
+        for round in 0..3000 {
+            let out = outs[round % outs.len()];
+            let bindings = [silent(whole(bad)), silent(whole(busy)), silent(whole(out))];
+            assert_eq!(skipped(rig.launch_on(2, kernel, &bindings, &[])), [root], "in round {round}");
+        }
+        rig.backend().signal(1, 1);
+        assert_eq!(rig.unreadable(whole(busy)), [0; 0]);
+    }
+}
+
+#[test]
+fn r15_reads_of_claimed_bytes_behind_held_work_need_no_room() {
+    for max_pending in [16, 500] {
+        let (rig, busy, _) = behind_held_work(max_pending);
+        let root = rig.taint(part(busy, 0, 8));
+        for _ in 0..2000 {
+            assert_eq!(rig.unreadable(whole(busy)), [root]);
+        }
+        rig.backend().signal(1, 1);
+        assert_eq!(rig.unreadable(part(busy, 8, 56)), [0; 0]);
+    }
+}
+
+#[test]
+fn r15_scopes_begun_and_ended_behind_held_work_need_no_room() {
+    let (rig, busy, out) = behind_held_work(16);
+    for access in [Access::Write, Access::ReadWrite] {
+        for _ in 0..2000 {
+            let open = scope(&rig, &[reading(whole(busy)), with(whole(out), access)]).expect("a scope");
+            rig.device.scope_end(open).expect("an end");
+        }
+    }
+    rig.device.buffer_fill(2, whole(rig.buffer(64)), 7, 1).expect("there is room left");
+    let root = refused_when_let_go(&rig, 1, busy);
+    assert_eq!(rig.unreadable(whole(out)), [root], "what the last of them read was not written");
+}
+
+#[test]
+fn r15_scopes_that_each_depend_on_held_work_are_bounded_like_any_work() {
+    let (rig, busy, _) = behind_held_work(16);
+    let out = rig.filled(1024, 1);
+    let begin = |i: u64| scope(&rig, &[reading(whole(busy)), writing(part(out, i * 8, 8))]);
+    let mut i = 0;
+    let refused = loop {
+        match begin(i) {
+            Ok(open) => rig.device.scope_end(open).expect("an end"),
+            Err(error) => break error,
+        }
+        i += 1;
+        assert!(i < 100, "{i} scopes are more than there is room for");
+    };
+    assert_eq!(refused, Error::NotReady);
+    assert_eq!(rig.device.first_failure(&[whole(out)]), Ok(0), "nothing changed");
+    rig.backend().signal(1, 1);
+    let open = begin(i).expect("a scope");
+    rig.device.scope_end(open).expect("an end");
+    assert_eq!(rig.unreadable(whole(out)), [0; 0]);
+}
+
 // R16
 
 /// Keeps the lines, and calls back into the device as a callback of the caller's might.
