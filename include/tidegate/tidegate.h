@@ -2034,7 +2034,7 @@ typedef struct tg_failure_info {
     uint64_t stream;
     /** The caller's number for it; for TG_ERROR_CALLER the caller's code. */
     uint64_t tag;
-    /** Bytes that it claims. */
+    /** Bytes that it claims; UINT64_MAX for more. */
     uint64_t claimed_bytes;
     /** How often work was skipped on it. */
     uint64_t skips;

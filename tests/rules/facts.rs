@@ -1622,6 +1622,18 @@ fn r15_scopes_that_each_depend_on_held_work_are_bounded_like_any_work() {
     assert_eq!(rig.unreadable(whole(out)), [0; 0]);
 }
 
+#[test]
+fn r15_more_claimed_bytes_than_a_number_holds_are_as_many_as_it_holds() {
+    let rig = rig();
+    let tokens = ["one", "other"].map(|label| {
+        let (token, answer) = rig.try_buffer(u64::MAX, BufferMemory::Token, label);
+        answer.expect("a token");
+        token
+    });
+    rig.device.taint(&tokens.map(whole), &error("both")).expect("a taint");
+    assert_eq!(rig.device.report_device().failures[0].claimed_bytes, u64::MAX);
+}
+
 // R16
 
 /// Keeps the lines, and calls back into the device as a callback of the caller's might.
