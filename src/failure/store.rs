@@ -408,7 +408,7 @@ pub trait FailureStore {
         let stopped = work.broken.is_some()
             || uses.iter().any(|u| {
                 blocks.claims(u.bytes.block).is_some_and(|claims| {
-                    !claims.is_allocated()
+                    (!claims.is_allocated() && u.bytes.start < u.bytes.end)
                         || (!claims.map.is_empty()
                             && u.access.needs_bytes()
                             && claims.map.overlaps(u.bytes.start, u.bytes.end))

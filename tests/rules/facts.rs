@@ -1832,6 +1832,24 @@ fn r18_zero_bytes_of_unallocated_and_of_broken_are_nothing_too() {
 }
 
 #[test]
+fn r18_a_use_of_no_bytes_keeps_no_work_from_running() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (buffer, (huge, root)) = (rig.filled(64, 1), rig.huge());
+    for access in [Access::Read, Access::Write, Access::MayWrite, Access::ReadWrite] {
+        rig.launch_on(0, kernel, &[silent(whole(buffer))], &[with(part(huge, 0, 0), access)]).expect("a launch");
+        let open = scope(&rig, &[with(part(huge, 8, 0), access), writing(whole(buffer))]).expect("a scope");
+        rig.device.scope_end(open).expect("an end");
+    }
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+    // Beside bytes that do, it names no root.
+    let bad = rig.taint(whole(buffer));
+    let uses = [reading(part(huge, 0, 0)), reading(whole(buffer))];
+    assert_eq!(skipped(rig.launch_on(0, kernel, &[silent(part(rig.buffer(64), 0, 64))], &uses)), [bad]);
+    assert_ne!(bad, root);
+}
+
+#[test]
 fn r18_groups_after_the_first_may_be_left_out() {
     let rig = rig();
     let kernel = rig.kernel(&nine());
