@@ -1819,7 +1819,7 @@ TG_API tg_result tg_first_failure(tg_device dev, const tg_slice *slices, size_t 
  * In the order of the calls: work enqueued before sees the bytes as they were, work enqueued after is skipped.
  *
  * \param dev The device.
- * \param slices The bytes; tokens and unallocated buffers too. May be NULL when count is 0.
+ * \param slices The bytes; tokens too. May be NULL when count is 0.
  * \param count Elements of slices.
  * \param error What failed; must not be NULL.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
@@ -1827,7 +1827,8 @@ TG_API tg_result tg_first_failure(tg_device dev, const tg_slice *slices, size_t 
  *          scope or mapping holds some of the bytes.
  * \threadsafety Any thread.
  * \claims Exactly the bytes of the slices, by one new root of code TG_ERROR_CALLER, which takes the place of older
- *         ones. No bytes: no root.
+ *         ones. A buffer without memory has no bytes, and keeps its root (tg_fail_unallocated gives it another). No
+ *         bytes: no root.
  */
 TG_API tg_result tg_taint(tg_device dev, const tg_slice *slices, size_t count, const tg_error_desc *error);
 

@@ -331,13 +331,19 @@ pub trait FailureStore {
         })
     }
 
-    /// A new failure takes the bytes over. Its id.
+    /// A new failure takes the bytes over. Its id; 0 where there are no bytes to take: memory that was never allocated
+    /// keeps the reason why (R7).
     fn taint(&mut self, fault: Fault, context: Context, bytes: &[Bytes]) -> u64 {
         let (blocks, failures) = self.split();
+        let is_there = |bytes: &&Bytes| blocks.claims(bytes.block).is_some_and(Claims::is_allocated);
+        let there: SmallVec<[Bytes; 8]> = bytes.iter().filter(is_there).copied().collect();
+        if there.is_empty() {
+            return 0;
+        }
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
-        claim_all(blocks, failures, set, bytes.iter().copied(), true);
-        settle(blocks, failures, bytes);
+        claim_all(blocks, failures, set, there.iter().copied(), true);
+        settle(blocks, failures, &there);
         failures.roots.release(set);
         id
     }

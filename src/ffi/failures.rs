@@ -110,7 +110,7 @@ pub unsafe extern "C" fn tg_first_failure(
 /// In the order of the calls: work enqueued before sees the bytes as they were, work enqueued after is skipped.
 ///
 /// \param dev The device.
-/// \param slices The bytes; tokens and unallocated buffers too. May be NULL when count is 0.
+/// \param slices The bytes; tokens too. May be NULL when count is 0.
 /// \param count Elements of slices.
 /// \param error What failed; must not be NULL.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
@@ -118,7 +118,8 @@ pub unsafe extern "C" fn tg_first_failure(
 ///          scope or mapping holds some of the bytes.
 /// \threadsafety Any thread.
 /// \claims Exactly the bytes of the slices, by one new root of code TG_ERROR_CALLER, which takes the place of older
-///         ones. No bytes: no root.
+///         ones. A buffer without memory has no bytes, and keeps its root (tg_fail_unallocated gives it another). No
+///         bytes: no root.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_taint(
     dev: tg_device,

@@ -484,6 +484,18 @@ fn r7_allocating_later_turns_the_root_into_a_claim_on_all_bytes_that_only_writin
 }
 
 #[test]
+fn r7_a_taint_leaves_memory_that_is_not_there_to_the_reason_why() {
+    let rig = rig();
+    let ((huge, own), buffer) = (rig.huge(), rig.filled(64, 1));
+    assert_eq!(rig.taint(whole(huge)), 0, "no byte, no root");
+    assert_eq!(rig.unreadable(part(huge, 8, 8)), [own]);
+    let id = rig.device.taint(&[part(huge, 0, 8), part(buffer, 0, 8)], &error("both")).expect("a taint");
+    assert_eq!(rig.unreadable(part(huge, 0, 8)), [own]);
+    assert_eq!(rig.unreadable(whole(buffer)), [id]);
+    assert_eq!(rig.settled_failures(), 2);
+}
+
+#[test]
 fn r7_destroying_sheds_the_root_of_an_unallocated_buffer() {
     let rig = rig();
     let (huge, _) = rig.huge();
