@@ -1929,7 +1929,7 @@ typedef struct tg_scope_desc {
  *          for room fails.
  * \threadsafety Any thread. The scope may be ended on another.
  * \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to
- *         everything it was to write.
+ *         everything it was to write. TG_ERROR_LIMIT_EXCEEDED and TG_ERROR_DRIVER claim it by a root of their code.
  */
 TG_API tg_result tg_scope_begin(tg_device dev, const tg_scope_desc *desc, tg_scope *out);
 

@@ -3,8 +3,8 @@
 use super::waits::Deadline;
 use super::{Core, Device, ErrorDesc, FOREVER, Handle, NotHeld, ScopeDesc};
 use crate::code::Code;
-use crate::error::{Error, Fault, Result};
-use crate::failure::{FailureStore, MAX_NAME, Use, Work, cut};
+use crate::error::{Error, Fault, Result, Roots};
+use crate::failure::{FailureStore, MAX_NAME, ScopeKey, Use, Work, cut};
 use crate::stream::Backend;
 use std::sync::Arc;
 
@@ -92,15 +92,24 @@ impl<B: Backend> Core<B> {
         };
         let scope = self.enter_write(&work, &uses).map_err(Error::Skipped)?;
         if let Some(fault) = no_room {
-            self.exit_write(scope, Some(fault.clone()));
-            return Err(fault.into());
+            return Err(self.refuse_scope(scope, &uses, fault));
         }
         match self.scopes.insert(scope) {
             Ok(handle) => Ok(handle),
             Err(scope) => {
-                self.exit_write(scope, Some(Fault::new(Code::TornDown, "")));
-                Err(Fault::new(Code::LimitExceeded, "a device has at most 1048576 open scopes at a time").into())
+                let fault = Fault::new(Code::LimitExceeded, "a device has at most 1048576 open scopes at a time");
+                Err(self.refuse_scope(scope, &uses, fault))
             }
         }
+    }
+
+    /// The scope cannot be had, and what it was to write is claimed for that.
+    fn refuse_scope(&mut self, scope: ScopeKey, uses: &[Use], fault: Fault) -> Error {
+        let id = self.exit_write(scope, Some(fault.clone()));
+        let mut roots = Roots::default();
+        roots.ids.push(id);
+        let blocks = uses.iter().filter(|u| u.access.writes()).filter_map(|u| self.memory.blocks.get(u.bytes.block));
+        roots.asked.extend(blocks.take(8).map(|block| block.claims.name.serial));
+        Error::Failed(Box::new(fault), roots)
     }
 }

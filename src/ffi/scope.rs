@@ -50,7 +50,7 @@ const USES: UseFields =
 ///          for room fails.
 /// \threadsafety Any thread. The scope may be ended on another.
 /// \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to
-///         everything it was to write.
+///         everything it was to write. TG_ERROR_LIMIT_EXCEEDED and TG_ERROR_DRIVER claim it by a root of their code.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_desc, out: *mut tg_scope) -> tg_result {
     // SAFETY: the header asks for NULL or a writable handle; for NULL or a struct that begins with its size; and for
