@@ -161,7 +161,8 @@ impl Ledger {
         let entry = || Entry { kind, point, uses, name: name.clone(), failed: None };
         self.entries.extend(std::iter::once_with(entry));
         self.settled += usize::from(point.is_none());
-        point.is_none() && self.settled >= self.watermarks.0
+        // Looking costs as much as there are entries, so they have to be a good part of them.
+        point.is_none() && self.settled >= self.watermarks.0 && 2 * self.settled >= self.entries.len()
     }
 
     /// Drops what cannot matter any more, whichever of the unfinished entries fail.
