@@ -522,6 +522,8 @@ fn pieces(late: &Late, bytes: Bytes) -> Vec<(u64, u64, SetKey)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use slotmap::SlotMap;
 
     fn use_of(block: BlockKey, start: u64, access: Access) -> Use {
@@ -613,5 +615,108 @@ mod tests {
         // With nothing unfinished there is nothing left to learn.
         ledger.retire(&mut roots, &world(&|_| true));
         assert!(ledger.is_empty() && ledger.uses.is_empty() && roots.is_empty());
+    }
+
+    /// A ledger with what its replays made of 16 bytes: the ids of the roots on each.
+    #[derive(Default)]
+    struct Kept {
+        ledger: Ledger,
+        roots: RootTable,
+        claims: [Vec<u64>; 16],
+    }
+
+    impl Kept {
+        fn fail(&mut self, batch: u64) {
+            let set = self.roots.mint(None);
+            self.ledger.fail(|point| point.batch == batch, set, &mut self.roots);
+            let new = self.roots.members(set).map(|(root, _)| root).next().expect("a root");
+            let late = self.ledger.replay(&mut self.roots, new, |_, _| {}, |_, _, _| false);
+            for mut map in late.into_values() {
+                map.visit(0, 16, |start, end, set| {
+                    let ids: Vec<u64> = self.roots.members(*set).map(|(_, root)| root.id).collect();
+                    self.claims[start as usize..end as usize].fill(ids);
+                });
+                map.clear(&mut self.roots);
+            }
+            self.roots.release(set);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_dropped_changes_no_answer(steps in vec(any::<[u8; 8]>(), 0..120)) {
+            let mut blocks = SlotMap::<BlockKey, ()>::with_key();
+            let block = blocks.insert(());
+            let scope = SlotMap::<ScopeKey, ()>::with_key().insert(());
+            let name: Arc<str> = "".into();
+            // The one forgets nothing, the other whatever it may.
+            let (mut all, mut few) = (Kept::default(), Kept::default());
+            let (mut unfinished, mut complete): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+            for (step, [what, b, c, d, e, f, g, h]) in steps.into_iter().enumerate() {
+                let used = |place: u8, access: u8| {
+                    let access = [Access::Read, Access::Write, Access::MayWrite, Access::ReadWrite][access as usize % 4];
+                    let start = u64::from(place % 12);
+                    Use { bytes: Bytes { block, start, end: start + 1 + u64::from(place / 12 % 4) }, access }
+                };
+                let of = |u: &Use| u.bytes.start as usize..u.bytes.end as usize;
+                let batch = step as u64;
+                let (kind, point, uses) = match what % 8 {
+                    0..4 => (Kind::Ran, point(batch), vec![used(b, c), used(d, e), used(f, g)]),
+                    4 => (Kind::Scope(scope), None, vec![used(b, c), used(d, e)]),
+                    5 => {
+                        let (to, from) = (u64::from(b % 6), 8 + u64::from(c % 5));
+                        let bytes = |start| Bytes { block, start, end: start + 1 + u64::from(d % 3) };
+                        let uses = [(to, Access::Write), (from, Access::Read)];
+                        let uses = uses.map(|(start, access)| Use { bytes: bytes(start), access }).to_vec();
+                        (Kind::Copied, point(batch), uses)
+                    }
+                    6 => (Kind::Settled, None, vec![used(b, 1)]),
+                    _ => {
+                        if unfinished.is_empty() { continue }
+                        let batch = unfinished.swap_remove(b as usize % unfinished.len());
+                        if c % 2 == 0 {
+                            complete.push(batch);
+                        } else {
+                            all.fail(batch);
+                            few.fail(batch);
+                            prop_assert_eq!(&all.claims, &few.claims);
+                        }
+                        continue;
+                    }
+                };
+                let reads = uses.iter().filter(|u| u.access.needs_bytes() && kind != Kind::Copied);
+                let mut found: Vec<u64> = reads.flat_map(|u| all.claims[of(u)].concat()).collect();
+                found.sort_unstable();
+                found.dedup();
+                let skips = !found.is_empty();
+                for kept in [&mut all, &mut few] {
+                    let moved = match kind {
+                        Kind::Copied => kept.claims[of(&uses[1])].to_vec(),
+                        _ => Vec::new(),
+                    };
+                    for u in uses.iter().filter(|u| u.access.writes() && (skips || u.access.releases())) {
+                        match kind {
+                            Kind::Copied => kept.claims[of(u)].clone_from_slice(&moved),
+                            _ => kept.claims[of(u)].fill(found.clone()),
+                        }
+                    }
+                    let (kind, point) = if skips { (Kind::Settled, None) } else { (kind, point) };
+                    kept.ledger.push(kind, point, &name, &uses);
+                }
+                if !skips && point.is_some() {
+                    unfinished.push(batch);
+                }
+                let is_complete = |point: Point| complete.contains(&point.batch);
+                match h % 4 {
+                    0 => few.ledger.compact(&mut few.roots, &world(&is_complete)),
+                    1 => few.ledger.retire(&mut few.roots, &world(&is_complete)),
+                    2 => few.ledger.compact(&mut few.roots, &world(&|_| false)),
+                    _ => {}
+                }
+            }
+            few.ledger.retire(&mut few.roots, &world(&|_| true));
+            prop_assert!(few.ledger.is_empty() && few.ledger.uses.is_empty() && few.ledger.settled == 0);
+            prop_assert!(few.roots.is_empty());
+        }
     }
 }
