@@ -566,7 +566,7 @@ fn a_write_that_breaks_off_in_the_middle_claims_the_rest() {
         let (held, long) = (rig.buffer(SIZE), rig.buffer(5 * 4096));
         hold(&rig, 1, 1, 1);
         fill(&rig, 1, whole(held), 1);
-        let (code, roots) = failed(rig.device.buffer_write(2, whole(long), &[3; 5 * 4096], false));
+        let (code, roots) = failed(rig.device.buffer_write(1, whole(long), &[3; 5 * 4096], false));
         assert_eq!((code, roots.len()), (Code::LimitExceeded, 1));
         rig.backend().signal(1, 1);
         assert_eq!(rig.unreadable(whole(long)), roots);

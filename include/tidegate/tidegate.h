@@ -1821,7 +1821,7 @@ TG_API tg_result tg_first_failure(tg_device dev, const tg_slice *slices, size_t 
  * In the order of the calls: work enqueued before sees the bytes as they were, work enqueued after is skipped.
  *
  * \param dev The device.
- * \param slices The bytes; tokens and unallocated buffers too. May be NULL when count is 0.
+ * \param slices The bytes; tokens too. May be NULL when count is 0.
  * \param count Elements of slices.
  * \param error What failed; must not be NULL.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
@@ -1829,7 +1829,8 @@ TG_API tg_result tg_first_failure(tg_device dev, const tg_slice *slices, size_t 
  *          scope or mapping holds some of the bytes.
  * \threadsafety Any thread.
  * \claims Exactly the bytes of the slices, by one new root of code TG_ERROR_CALLER, which takes the place of older
- *         ones. No bytes: no root.
+ *         ones. A buffer without memory has no bytes, and keeps its root (tg_fail_unallocated gives it another). No
+ *         bytes: no root.
  */
 TG_API tg_result tg_taint(tg_device dev, const tg_slice *slices, size_t count, const tg_error_desc *error);
 
@@ -1845,7 +1846,8 @@ TG_API tg_result tg_taint(tg_device dev, const tg_slice *slices, size_t count, c
  *          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
  *          scope or mapping holds some of the bytes.
  * \threadsafety Any thread.
- * \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root.
+ * \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root. While the
+ *         device is lost only tokens are released: its memory is claimed by the root of the loss.
  */
 TG_API tg_result tg_mark_written(tg_device dev, const tg_slice *slices, size_t count);
 
@@ -1916,18 +1918,20 @@ typedef struct tg_scope_desc {
  *
  * Between this and tg_scope_end or tg_scope_fail the caller does its work. What it is to write counts as torn down
  * until the scope ends well: a scope that is never ended leaves it so. While it is open its bytes are held: other
- * work on them is TG_ERROR_WRONG_STATE.
+ * work on them is TG_ERROR_WRONG_STATE. On a lost device a scope opens too, for tokens; see tg_scope_end.
  *
  * \param dev The device.
  * \param desc The work; must not be NULL.
  * \param out The scope; the null handle unless TG_OK is returned. Must not be NULL.
- * \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_ERROR_INVALID_ARGUMENT, also
- *          for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
- *          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while another open scope or mapping holds some of the bytes;
- *          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes.
+ * \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_NOT_READY as
+ *          tg_device_desc::max_pending says, and nothing changed; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its
+ *          buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
+ *          TG_ERROR_WRONG_STATE while another open scope or mapping holds some of the bytes;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes; TG_ERROR_DRIVER when waiting
+ *          for room fails.
  * \threadsafety Any thread. The scope may be ended on another.
  * \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to
- *         everything it was to write.
+ *         everything it was to write. TG_ERROR_LIMIT_EXCEEDED and TG_ERROR_DRIVER claim it by a root of their code.
  */
 TG_API tg_result tg_scope_begin(tg_device dev, const tg_scope_desc *desc, tg_scope *out);
 
@@ -1939,7 +1943,8 @@ TG_API tg_result tg_scope_begin(tg_device dev, const tg_scope_desc *desc, tg_sco
  * \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
  * \threadsafety Any thread.
  * \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others. Where the work
- *         turns out to have read bad bytes, what it wrote takes over their roots.
+ *         turns out to have read bad bytes, what it wrote takes over their roots. While the device is lost, of what it
+ *         wrote only tokens are released: the device's memory is claimed by the root of the loss.
  */
 TG_API tg_result tg_scope_end(tg_device dev, tg_scope scope);
 
@@ -2032,7 +2037,7 @@ typedef struct tg_failure_info {
     uint64_t stream;
     /** The caller's number for it; for TG_ERROR_CALLER the caller's code. */
     uint64_t tag;
-    /** Bytes that it claims. */
+    /** Bytes that it claims; UINT64_MAX for more. */
     uint64_t claimed_bytes;
     /** How often work was skipped on it. */
     uint64_t skips;

@@ -202,7 +202,7 @@ impl<B: Backend> Core<B> {
     fn refuse(&mut self, points: SmallVec<[Point; 4]>, fault: Fault) -> Refusal {
         let context = Context { operation: "submission", ..Context::default() };
         let id = match fault.code {
-            Code::DeviceLost => self.lost(fault.clone()),
+            Code::DeviceLost => self.lost_with(fault.clone(), &points),
             _ => self.late_failure(&points, fault.clone(), context),
         };
         let mut roots = Roots::default();
@@ -212,7 +212,14 @@ impl<B: Backend> Core<B> {
 
     /// The device is lost: one root for all it held; nothing in flight will be heard of again.
     fn lost(&mut self, fault: Fault) -> u64 {
-        let id = self.lose(fault, Context { operation: "device", ..Context::default() });
+        self.lost_with(fault, &[])
+    }
+
+    /// The same, found out by a refusal.
+    fn lost_with(&mut self, fault: Fault, refused: &[Point]) -> u64 {
+        let Core { failures, memory, streams, .. } = self;
+        let over = |point| streams.is_complete(point) && !refused.contains(&point);
+        let id = Parts { failures, memory }.lose(fault, Context { operation: "device", ..Context::default() }, over);
         self.lose_mappings();
         id
     }
@@ -397,7 +404,7 @@ impl<B: Backend> Device<B> {
             scope: "scope".into(),
         };
         let core = Core {
-            failures: Failures::default(),
+            failures: Failures::bounded(settings.max_pending as usize),
             memory: Memory::new(serial, pages),
             streams: match settings.scheduling {
                 Scheduling::Event => Box::new(EventStreams::new(settings.slots, queues, settings.max_recorded)),

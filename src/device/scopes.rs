@@ -1,52 +1,22 @@
 //! Write scopes around work of the caller's own (R19).
 
-use super::{Device, ErrorDesc, Handle, NotHeld, ScopeDesc};
+use super::waits::Deadline;
+use super::{Core, Device, ErrorDesc, FOREVER, Handle, NotHeld, ScopeDesc};
 use crate::code::Code;
-use crate::error::{Error, Fault, Result};
-use crate::failure::{FailureStore, MAX_NAME, Use, Work, cut};
+use crate::error::{Error, Fault, Result, Roots};
+use crate::failure::{FailureStore, MAX_NAME, ScopeKey, Use, Work, cut};
 use crate::stream::Backend;
 use std::sync::Arc;
 
 impl<B: Backend> Device<B> {
-    /// Enters a scope, or skips: then there is no scope, and the write set took over the roots.
+    /// Enters a scope, or skips: then there is no scope, and the write set took over the roots. `NotReady` as any work
+    /// for which there is no room (R15), and nothing changed.
     pub fn scope_begin(&self, desc: &ScopeDesc<'_>) -> Result<Handle> {
-        self.with(|core| {
-            let mut uses = Vec::new();
-            uses.try_reserve_exact(desc.uses.len())
-                .map_err(|_| Fault::new(Code::OutOfHostMemory, "no host memory for the uses of a scope"))?;
-            for (i, item) in desc.uses.iter().enumerate() {
-                let bytes = core
-                    .resolve(item.slice, "desc.uses.slice.buffer", "desc.uses.slice.size")
-                    .map_err(|error| error.element("use", i))?;
-                let Some(access) = item.access else {
-                    let why = format_args!("use {i}: a scope has no module that says what is done with the bytes");
-                    return Err(Error::misuse(Code::InvalidArgument, "desc.uses.access", why));
-                };
-                if bytes.start < bytes.end {
-                    uses.push(Use { bytes, access });
-                }
-            }
-            core.not_held(&uses, "desc.uses")?;
-            let name: Arc<str> =
-                if desc.label.is_empty() { core.names.scope.clone() } else { cut(desc.label, MAX_NAME).into() };
-            let work = Work {
-                operation: "tg_scope_begin",
-                name: &name,
-                is_kernel: false,
-                label: desc.label,
-                stream: Some(desc.stream),
-                tag: desc.tag,
-                broken: None,
-            };
-            let scope = core.enter_write(&work, &uses).map_err(Error::Skipped)?;
-            match core.scopes.insert(scope) {
-                Ok(handle) => Ok(handle),
-                Err(scope) => {
-                    core.exit_write(scope, Some(Fault::new(Code::TornDown, "")));
-                    Err(Fault::new(Code::LimitExceeded, "a device has at most 1048576 open scopes at a time").into())
-                }
-            }
-        })
+        let mut core = self.lock();
+        let room = self.make_room(&mut core, Deadline::after(FOREVER));
+        let begun = core.scope_begin(desc, room);
+        self.unlock_and_log(core);
+        begun
     }
 
     /// The work of a scope succeeded. The null handle is fine: its work was skipped.
@@ -80,5 +50,66 @@ impl<B: Backend> Device<B> {
             }
             Ok(())
         })
+    }
+}
+
+impl<B: Backend> Core<B> {
+    fn scope_begin(&mut self, desc: &ScopeDesc<'_>, room: Result) -> Result<Handle> {
+        let no_room = match room {
+            // A lost device has no unfinished work, and tokens are still written.
+            Err(Error::Failed(fault, _)) => (!self.failures.is_lost()).then_some(*fault),
+            room => {
+                room?;
+                None
+            }
+        };
+        let mut uses = Vec::new();
+        uses.try_reserve_exact(desc.uses.len())
+            .map_err(|_| Fault::new(Code::OutOfHostMemory, "no host memory for the uses of a scope"))?;
+        for (i, item) in desc.uses.iter().enumerate() {
+            let bytes = self
+                .resolve(item.slice, "desc.uses.slice.buffer", "desc.uses.slice.size")
+                .map_err(|error| error.element("use", i))?;
+            let Some(access) = item.access else {
+                let why = format_args!("use {i}: a scope has no module that says what is done with the bytes");
+                return Err(Error::misuse(Code::InvalidArgument, "desc.uses.access", why));
+            };
+            if bytes.start < bytes.end {
+                uses.push(Use { bytes, access });
+            }
+        }
+        self.not_held(&uses, "desc.uses")?;
+        let name: Arc<str> =
+            if desc.label.is_empty() { self.names.scope.clone() } else { cut(desc.label, MAX_NAME).into() };
+        let work = Work {
+            operation: "tg_scope_begin",
+            name: &name,
+            is_kernel: false,
+            label: desc.label,
+            stream: Some(desc.stream),
+            tag: desc.tag,
+            broken: None,
+        };
+        let scope = self.enter_write(&work, &uses).map_err(Error::Skipped)?;
+        if let Some(fault) = no_room {
+            return Err(self.refuse_scope(scope, &uses, fault));
+        }
+        match self.scopes.insert(scope) {
+            Ok(handle) => Ok(handle),
+            Err(scope) => {
+                let fault = Fault::new(Code::LimitExceeded, "a device has at most 1048576 open scopes at a time");
+                Err(self.refuse_scope(scope, &uses, fault))
+            }
+        }
+    }
+
+    /// The scope cannot be had, and what it was to write is claimed for that.
+    fn refuse_scope(&mut self, scope: ScopeKey, uses: &[Use], fault: Fault) -> Error {
+        let id = self.exit_write(scope, Some(fault.clone()));
+        let mut roots = Roots::default();
+        roots.ids.push(id);
+        let blocks = uses.iter().filter(|u| u.access.writes()).filter_map(|u| self.memory.blocks.get(u.bytes.block));
+        roots.asked.extend(blocks.take(8).map(|block| block.claims.name.serial));
+        Error::Failed(Box::new(fault), roots)
     }
 }

@@ -91,7 +91,7 @@ impl Claims {
 
     /// Calls `see` with each set that claims any of the bytes.
     pub(super) fn sets(&self, start: u64, end: u64, mut see: impl FnMut(SetKey)) {
-        if let Some(set) = self.unallocated {
+        if let (Some(set), true) = (self.unallocated, start < end) {
             see(set);
         }
         if !self.map.is_empty() {

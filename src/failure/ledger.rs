@@ -2,14 +2,15 @@
 //!
 //! Work is taken as done when it is enqueued, so that what needs its bytes can be enqueued behind it. When it turns
 //! out later that it was not done, the ledger is replayed as if that had been known at once. Only the bytes that are
-//! found bad at the end change; entries whose work completed are gone, and with nothing unfinished it is empty. Behind
-//! work that does not complete, only what touches bytes that may still be found bad is kept for long.
+//! found bad at the end change; entries whose work completed are gone, and with nothing unfinished it is empty. What failed
+//! stays while its roots and those of a failure to come may meet. Behind work that does not complete, only what touches
+//! bytes that may still be found bad is kept for long.
 
 use super::Access;
 use super::claims::{BlockKey, Bytes, ScopeKey, Use};
 use super::interval::{Holds, IntervalMap, Uncounted};
 use super::report::StepKind;
-use super::roots::{RootTable, SetKey};
+use super::roots::{RootKey, RootTable, SetKey};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,6 +52,41 @@ struct Entry {
     failed: Option<SetKey>,
 }
 
+/// What is asked about the world around the ledger when it is looked through.
+pub(super) struct World<'a> {
+    /// Whether a point is over.
+    pub complete: &'a dyn Fn(Point) -> bool,
+    /// Whether there still is such a block.
+    pub exists: &'a dyn Fn(BlockKey) -> bool,
+    /// Whether a scope is open.
+    pub is_open: &'a dyn Fn(ScopeKey) -> bool,
+}
+
+impl Entry {
+    /// Whether it may still fail.
+    fn is_unfinished(&self, world: &World<'_>) -> bool {
+        self.failed.is_none() && self.point.is_some_and(|point| !(world.complete)(point))
+    }
+
+    /// Whether it may say what becomes of more than the bytes it writes.
+    fn is_open(&self, world: &World<'_>) -> bool {
+        self.is_unfinished(world) || matches!(self.kind, Kind::Scope(scope) if (world.is_open)(scope))
+    }
+
+    /// Whether nothing of what was in the bytes of a use is in them afterwards, whether it failed or not.
+    fn replaces(&self, u: &Use) -> bool {
+        u.access.releases() || (u.access.writes() && (self.failed.is_some() || self.kind == Kind::Settled))
+    }
+}
+
+/// The first of a group of failures that work met together.
+fn first_of(group: &[usize], mut of: usize) -> usize {
+    while group[of] != of {
+        of = group[of];
+    }
+    of
+}
+
 /// The record, in enqueue order.
 #[derive(Debug)]
 pub struct Ledger {
@@ -60,27 +96,39 @@ pub struct Ledger {
     settled: usize,
     /// How many of them, and how many entries, there may be before it is looked for such as cannot matter.
     watermarks: (usize, usize),
+    /// How many entries there is room for.
+    room: usize,
 }
 
 impl Default for Ledger {
     fn default() -> Ledger {
-        Ledger { entries: VecDeque::new(), uses: VecDeque::new(), settled: 0, watermarks: (WATERMARK, WATERMARK) }
+        Ledger {
+            entries: VecDeque::new(),
+            uses: VecDeque::new(),
+            settled: 0,
+            watermarks: (WATERMARK, WATERMARK),
+            room: usize::MAX,
+        }
     }
 }
 
 /// Bytes found bad by a replay: the late set.
 pub(super) type Late = HashMap<BlockKey, IntervalMap<SetKey>>;
 
-/// A step a replay found: which entry's work passed the roots on, from which of its uses.
-pub(super) struct RanOnBadInput<'a> {
+/// A step a replay found: which entry's work passed the new root on, from which of its uses.
+pub(super) struct PassedOn<'a> {
     pub kind: StepKind,
     pub name: &'a Arc<str>,
-    pub set: SetKey,
     pub needed: BlockKey,
     pub uses: &'a [Use],
 }
 
 impl Ledger {
+    /// An empty one with room for so many entries; who adds more than that looks after the bound itself.
+    pub fn with_room(room: usize) -> Ledger {
+        Ledger { room, ..Ledger::default() }
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -91,44 +139,64 @@ impl Ledger {
         self.entries.is_empty()
     }
 
-    pub(super) fn push(&mut self, kind: Kind, point: Option<Point>, name: &Arc<str>, uses: &[Use]) {
+    /// Adds an entry. True: there are so many by now that it is time to look which of them [matter](Self::compact).
+    pub(super) fn push(&mut self, kind: Kind, point: Option<Point>, name: &Arc<str>, uses: &[Use]) -> bool {
         // With nothing unfinished before it, no late failure can concern work that is itself finished.
         if point.is_none() && self.entries.is_empty() {
-            return;
+            return false;
         }
-        if kind == Kind::Settled && self.ends_with_settled(uses) {
-            return;
-        }
-        self.uses.extend(uses.iter().copied());
-        // Extended and not pushed: it is made where it stays.
-        let entry = || Entry { kind, point, uses: uses.len() as u32, name: name.clone(), failed: None };
-        self.entries.extend(std::iter::once_with(entry));
-        if point.is_none() {
-            self.settled += 1;
-            if self.settled >= self.watermarks.0 {
-                self.compact(|_| false);
-                self.watermarks.0 = self.watermarks.0.max(2 * self.settled);
-            }
-        }
-    }
-
-    /// Drops what cannot matter any more: entries that are not unfinished, and touch no byte that any unfinished one
-    /// could still be found to have left bad, however many of them fail.
-    fn compact(&mut self, complete: impl Fn(Point) -> bool) {
-        let mut doubtful: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
-        let uses = self.uses.make_contiguous();
-        let (mut at, mut kept, mut settled) = (0, 0, 0);
-        self.entries.retain(|entry| {
-            let own = at..at + entry.uses as usize;
-            at = own.end;
-            let is_doubtful =
-                |bytes: Bytes| doubtful.get(&bytes.block).is_some_and(|map| map.overlaps(bytes.start, bytes.end));
-            let unfinished = entry.failed.is_some() || entry.point.is_some_and(|point| !complete(point));
-            let touched = |u: &Use| u.access != Access::None && is_doubtful(u.bytes);
-            if !unfinished && !uses[own.clone()].iter().any(touched) {
+        let before = self.uses.len();
+        if kind == Kind::Settled {
+            // What is settled reads nothing.
+            self.uses.extend(uses.iter().filter(|u| u.access.writes()).copied());
+            if self.uses.len() == before || self.ends_with_settled(before) {
+                self.uses.truncate(before);
                 return false;
             }
-            let spreads = unfinished
+        } else {
+            self.uses.extend(uses.iter().copied());
+        }
+        // Extended and not pushed: it is made where it stays.
+        let uses = (self.uses.len() - before) as u32;
+        let entry = || Entry { kind, point, uses, name: name.clone(), failed: None };
+        self.entries.extend(std::iter::once_with(entry));
+        self.settled += usize::from(point.is_none());
+        // Looking costs as much as there are entries, so they have to be a good part of them.
+        point.is_none() && self.settled >= self.watermarks.0 && 2 * self.settled >= self.entries.len()
+    }
+
+    /// Drops what cannot matter any more, whichever of the unfinished entries fail.
+    pub(super) fn compact(&mut self, roots: &mut RootTable, world: &World<'_>) {
+        let seen = self.entries_that_are_seen(world);
+        let matters = self.failures_that_matter(world, &seen);
+        let mut doubtful: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
+        let uses = self.uses.make_contiguous();
+        let (mut at, mut kept, mut settled, mut number) = (0, 0, 0, 0);
+        self.entries.retain_mut(|entry| {
+            let own = at..at + entry.uses as usize;
+            at = own.end;
+            number += 1;
+            if !seen[number - 1] {
+                entry.failed.take().into_iter().for_each(|set| roots.release(set));
+                return false;
+            }
+            if entry.failed.is_some() && !matters[number - 1] {
+                // Its claims are where they belong, and what failed before it changes nothing about them.
+                entry.failed.take().into_iter().for_each(|set| roots.release(set));
+                (entry.kind, entry.point) = (Kind::Settled, None);
+            }
+            let is_doubtful =
+                |bytes: Bytes| doubtful.get(&bytes.block).is_some_and(|map| map.overlaps(bytes.start, bytes.end));
+            let lasts = entry.failed.is_some() || entry.is_unfinished(world);
+            // What failed and is settled now reads nothing any more.
+            let touched = |u: &Use| match entry.kind {
+                Kind::Settled => u.access.writes() && is_doubtful(u.bytes),
+                _ => u.access != Access::None && is_doubtful(u.bytes),
+            };
+            if !lasts && !uses[own.clone()].iter().any(touched) {
+                return false;
+            }
+            let spreads = lasts
                 || match entry.kind {
                     Kind::Settled => false,
                     Kind::Copied => is_doubtful(uses[own.start + 1].bytes),
@@ -141,7 +209,7 @@ impl Ledger {
                 if spreads && u.access.writes() {
                     doubtful.entry(block).or_default().set(start, end, (), &mut Uncounted);
                 } else if !spreads
-                    && (u.access.releases() || (entry.kind == Kind::Settled && u.access.writes()))
+                    && entry.replaces(u)
                     && let Some(map) = doubtful.get_mut(&block)
                 {
                     map.remove(start, end, &mut Uncounted);
@@ -154,51 +222,173 @@ impl Ledger {
         });
         self.uses.truncate(kept);
         self.settled = settled;
+        self.watermarks.0 = self.watermarks.0.max(2 * settled);
+        self.watermarks.1 = self.watermarks.1.max(2 * self.entries.len());
     }
 
-    /// Whether nothing but settling happened since the same bytes were settled: doing it again changes nothing, so a
-    /// loop that skips while other work is unfinished grows nothing (R15).
-    fn ends_with_settled(&self, uses: &[Use]) -> bool {
-        let mut end = self.uses.len();
+    /// Of each entry, whether anybody sees what it did: not if all its bytes were replaced before anything read them, or
+    /// are gone, or if the next one does the very same again.
+    fn entries_that_are_seen(&mut self, world: &World<'_>) -> Vec<bool> {
+        let mut seen = vec![true; self.entries.len()];
+        let mut replaced: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
+        let uses = self.uses.make_contiguous();
+        let mut next: Option<(&Entry, &[Use])> = None;
+        let mut at = uses.len();
+        for (number, entry) in self.entries.iter().enumerate().rev() {
+            let own = &uses[at - entry.uses as usize..at];
+            at -= own.len();
+            let is_replaced = |bytes: Bytes| {
+                let covers = |map: &IntervalMap<()>| {
+                    let mut upto = bytes.start;
+                    map.visit(bytes.start, bytes.end, |start, end, _| upto = if start == upto { end } else { upto });
+                    upto == bytes.end
+                };
+                !(world.exists)(bytes.block) || replaced.get(&bytes.block).is_some_and(covers)
+            };
+            let is_repeated = || {
+                next.is_some_and(|(next, its)| {
+                    let alike = std::mem::discriminant(&next.kind) == std::mem::discriminant(&entry.kind);
+                    alike && entry.failed.is_none() && next.failed.is_none() && entry.kind != Kind::Copied && its == own
+                })
+            };
+            if !entry.is_open(world)
+                && (own.iter().filter(|u| u.access.writes()).all(|u| is_replaced(u.bytes)) || is_repeated())
+            {
+                seen[number] = false;
+                continue;
+            }
+            for Use { bytes, .. } in own.iter().filter(|u| entry.replaces(u)) {
+                replaced.entry(bytes.block).or_default().set(bytes.start, bytes.end, (), &mut Uncounted);
+            }
+            for Use { bytes, .. } in own.iter().filter(|u| u.access.needs_bytes() && entry.failed.is_none()) {
+                if let Some(map) = replaced.get_mut(&bytes.block) {
+                    map.remove(bytes.start, bytes.end, &mut Uncounted);
+                }
+            }
+            next = Some((entry, own));
+        }
+        seen
+    }
+
+    /// Of each entry, whether it failed and its roots may still be wanted. They are where some work met bytes that
+    /// failed and bytes that may yet: should these fail as well, the work takes the roots of both. And if it met bytes
+    /// of several failures, replaying one of them takes replaying all.
+    fn failures_that_matter(&mut self, world: &World<'_>, seen: &[bool]) -> Vec<bool> {
+        let mut matters = vec![false; self.entries.len()];
+        if self.entries.iter().all(|entry| entry.failed.is_none()) {
+            return matters;
+        }
+        // Failures that met are one group, known by its first.
+        let mut group: Vec<usize> = (0..self.entries.len()).collect();
+        let mut wanted = matters.clone();
+        let mut bad: HashMap<BlockKey, IntervalMap<usize>> = HashMap::new();
+        let mut doubtful: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
+        let uses = self.uses.make_contiguous();
+        let mut at = 0;
+        for (number, entry) in self.entries.iter().enumerate() {
+            let own = &uses[at..at + entry.uses as usize];
+            at += own.len();
+            if !seen[number] {
+                continue;
+            }
+            let (mut found, mut doubts) = (None, false);
+            match (entry.failed, entry.kind) {
+                (Some(_), _) => found = Some(number),
+                (None, Kind::Settled) => {}
+                (None, Kind::Ran | Kind::Copied | Kind::Scope(_)) => {
+                    for Use { bytes, .. } in own.iter().filter(|u| u.access.needs_bytes()) {
+                        let Bytes { block, start, end } = *bytes;
+                        doubts |= doubtful.get(&block).is_some_and(|map| map.overlaps(start, end));
+                        let Some(map) = bad.get(&block) else { continue };
+                        map.visit(start, end, |_, _, failed| {
+                            let (met, first) = (first_of(&group, *failed), found.map(|found| first_of(&group, found)));
+                            let first = first.map_or(met, |first| first.min(met));
+                            for of in [Some(met), found.map(|found| first_of(&group, found))].into_iter().flatten() {
+                                wanted[first] |= wanted[of];
+                                group[of] = first;
+                            }
+                            found = Some(first);
+                        });
+                    }
+                    // A copy keeps the bytes apart.
+                    if let (Some(found), true) = (found, doubts && entry.kind != Kind::Copied) {
+                        wanted[found] = true;
+                    }
+                }
+            }
+            let may_fail = entry.is_unfinished(world);
+            for u in own.iter().filter(|u| u.access.writes()) {
+                let Bytes { block, start, end } = u.bytes;
+                let whole = entry.replaces(u);
+                if doubts || may_fail {
+                    doubtful.entry(block).or_default().set(start, end, (), &mut Uncounted);
+                } else if let (true, Some(map)) = (whole, doubtful.get_mut(&block)) {
+                    map.remove(start, end, &mut Uncounted);
+                }
+                if let Some(found) = found {
+                    bad.entry(block).or_default().set(start, end, found, &mut Uncounted);
+                } else if let (true, Some(map)) = (whole, bad.get_mut(&block)) {
+                    map.remove(start, end, &mut Uncounted);
+                }
+            }
+        }
+        for (number, entry) in self.entries.iter().enumerate() {
+            matters[number] = entry.failed.is_some() && wanted[first_of(&group, number)];
+        }
+        matters
+    }
+
+    /// Whether nothing but settling happened since the bytes that begin at `end` were settled: doing it again changes
+    /// nothing, so a loop that skips while other work is unfinished grows nothing (R15).
+    fn ends_with_settled(&self, end: usize) -> bool {
+        let mut at = end;
         for entry in self.entries.iter().rev().take(SETTLED_LOOKED_AT) {
             if entry.kind != Kind::Settled {
                 return false;
             }
-            let start = end - entry.uses as usize;
-            if self.uses.range(start..end).eq(uses) {
+            let start = at - entry.uses as usize;
+            if self.uses.range(start..at).eq(self.uses.range(end..)) {
                 return true;
             }
-            end = start;
+            at = start;
         }
         false
     }
 
     /// Forgets what completed: from the front, and, when there is much, whatever cannot matter.
-    pub(super) fn retire(&mut self, roots: &mut RootTable, complete: impl Fn(Point) -> bool) {
+    pub(super) fn retire(&mut self, roots: &mut RootTable, world: &World<'_>) {
+        self.forget_front(roots, world);
+        // Others may be through before the first one is. With no room for more it is worth a look however few they are.
+        let is_through = |entry: &Entry| !entry.is_unfinished(world);
+        let count = self.entries.len();
+        if count >= self.watermarks.1 || (count >= self.room && self.entries.iter().any(is_through)) {
+            self.compact(roots, world);
+            self.forget_front(roots, world);
+        }
+    }
+
+    /// What failed stays for as long as anything behind it may: work may have read what both were to write.
+    fn forget_front(&mut self, roots: &mut RootTable, world: &World<'_>) {
         while let Some(entry) = self.entries.front() {
-            let settled = entry.failed.is_some() || entry.point.is_none_or(&complete);
-            if !settled {
+            if entry.is_unfinished(world) || entry.failed.is_some() {
                 break;
             }
             self.settled -= usize::from(entry.point.is_none());
             self.uses.drain(..entry.uses as usize);
-            if let Some(set) = self.entries.pop_front().and_then(|entry| entry.failed) {
-                roots.release(set);
-            }
+            self.entries.pop_front();
         }
-        // Others may be through before the first one is.
-        if self.entries.len() >= self.watermarks.1 {
-            self.compact(complete);
-            self.watermarks.1 = self.watermarks.1.max(2 * self.entries.len());
+        let has_failed = self.entries.front().is_some_and(|entry| entry.failed.is_some());
+        if has_failed && !self.entries.iter().rev().any(|entry| entry.is_unfinished(world)) {
+            self.entries.drain(..).filter_map(|entry| entry.failed).for_each(|set| roots.release(set));
+            self.uses.clear();
+            self.settled = 0;
         }
     }
 
-    /// The unfinished work, in order, by name.
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.entries
-            .iter()
-            .filter(|entry| entry.point.is_some() && entry.failed.is_none() && entry.kind == Kind::Ran)
-            .map(|entry| &entry.name)
+    /// The work of such points that did not fail, in order, by name.
+    pub(super) fn names(&self, is_asked: impl Fn(Point) -> bool) -> impl Iterator<Item = &Arc<str>> {
+        let asked = move |entry: &&Entry| entry.failed.is_none() && entry.point.is_some_and(&is_asked);
+        self.entries.iter().filter(asked).map(|entry| &entry.name)
     }
 
     /// Everything enqueued for such a point failed with the roots of `set`.
@@ -225,11 +415,13 @@ impl Ledger {
     }
 
     /// Replays from the start: the late set at the end, each set in it held once for each range. `passed` hears of
-    /// work that ran on bad input, `open` of open scopes that did.
+    /// work that passes the root `new` on, once for each: of the older ones that was told when they were new. `open` hears
+    /// of open scopes that ran on bad input.
     pub(super) fn replay(
         &mut self,
         roots: &mut RootTable,
-        mut passed: impl FnMut(&mut RootTable, RanOnBadInput<'_>),
+        new: RootKey,
+        mut passed: impl FnMut(&mut RootTable, PassedOn<'_>),
         mut open: impl FnMut(&mut RootTable, ScopeKey, SetKey) -> bool,
     ) -> Late {
         let mut late = Late::new();
@@ -249,24 +441,21 @@ impl Ledger {
                     let [to, from] = [own[0].bytes, own[1].bytes];
                     let moved = pieces(&late, from);
                     put(&mut late, to, None, roots);
+                    let mut told = false;
                     for (start, end, set) in moved {
                         let start = to.start + (start - from.start);
                         let end = to.start + (end - from.start);
                         put(&mut late, Bytes { block: to.block, start, end }, Some(set), roots);
-                        passed(
-                            roots,
-                            RanOnBadInput {
-                                kind: StepKind::Copy,
-                                name: &entry.name,
-                                set,
-                                needed: from.block,
-                                uses: own,
-                            },
-                        );
+                        if !told && roots.contains(set, new) {
+                            told = true;
+                            let kind = StepKind::Copy;
+                            passed(roots, PassedOn { kind, name: &entry.name, needed: from.block, uses: own });
+                        }
                     }
                 }
                 Kind::Ran | Kind::Scope(_) => {
                     let mut found: Option<SetKey> = None;
+                    let mut told = false;
                     for read in own.iter().filter(|u| u.access.needs_bytes()) {
                         for (_, _, set) in pieces(&late, read.bytes) {
                             let wider = match found {
@@ -281,16 +470,11 @@ impl Ledger {
                                 }
                             };
                             found = Some(wider);
-                            passed(
-                                roots,
-                                RanOnBadInput {
-                                    kind: StepKind::RanOnBadInput,
-                                    name: &entry.name,
-                                    set,
-                                    needed: read.bytes.block,
-                                    uses: own,
-                                },
-                            );
+                            if !told && roots.contains(set, new) {
+                                told = true;
+                                let (kind, needed) = (StepKind::RanOnBadInput, read.bytes.block);
+                                passed(roots, PassedOn { kind, name: &entry.name, needed, uses: own });
+                            }
                         }
                     }
                     match (found, entry.kind) {
@@ -338,10 +522,16 @@ fn pieces(late: &Late, bytes: Bytes) -> Vec<(u64, u64, SetKey)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use slotmap::SlotMap;
 
     fn use_of(block: BlockKey, start: u64, access: Access) -> Use {
         Use { bytes: Bytes { block, start, end: start + 8 }, access }
+    }
+
+    fn world(complete: &dyn Fn(Point) -> bool) -> World<'_> {
+        World { complete, exists: &|_| true, is_open: &|_| false }
     }
 
     fn point(batch: u64) -> Option<Point> {
@@ -363,7 +553,10 @@ mod tests {
             let scope = [use_of(other, at, Access::ReadWrite)];
             ledger.push(Kind::Scope(scopes.insert(())), None, &name, &scope);
             ledger.push(Kind::Ran, point(1), &name, &[use_of(other, at, Access::Write)]);
-            ledger.retire(&mut roots, |point| point.batch < 9);
+            if ledger.settled >= ledger.watermarks.0 {
+                ledger.compact(&mut roots, &world(&|_| false));
+            }
+            ledger.retire(&mut roots, &world(&|point| point.batch < 9));
             assert!(ledger.len() <= WATERMARK + 3, "{i}: {}", ledger.len());
         }
         // What reads the bytes matters, and what reads those; what overwrites them ends it.
@@ -372,10 +565,158 @@ mod tests {
         ledger.push(Kind::Ran, point(1), &name, &reads(8, 16));
         ledger.push(Kind::Settled, None, &name, &[use_of(held, 8, Access::Write)]);
         ledger.push(Kind::Ran, point(1), &name, &reads(8, 24));
-        ledger.compact(|point| point.batch < 9);
+        ledger.compact(&mut roots, &world(&|point| point.batch < 9));
         let kept: Vec<u32> = ledger.entries.iter().map(|entry| entry.uses).collect();
         assert_eq!(kept, [1, 2, 2, 1], "the last one reads what was settled");
         assert_eq!(ledger.uses.len(), 6);
         assert_eq!(ledger.settled, 1);
+    }
+
+    #[test]
+    fn a_failure_is_kept_while_its_roots_may_meet_those_of_another() {
+        let mut blocks = SlotMap::<BlockKey, ()>::with_key();
+        let block = blocks.insert(());
+        let mut ledger = Ledger::default();
+        let mut roots = RootTable::default();
+        let name: Arc<str> = "".into();
+        let most_over = world(&|point| point.batch < 9);
+        ledger.push(Kind::Ran, point(9), &name, &[use_of(block, 0, Access::Write)]);
+        let mut fail = |ledger: &mut Ledger, batch, at: u64| {
+            ledger.push(Kind::Ran, point(batch), &name, &[use_of(block, at, Access::Write)]);
+            let set = roots.mint(None);
+            ledger.fail(|failed| failed.batch == batch, set, &mut roots);
+            roots.release(set);
+            ledger.compact(&mut roots, &most_over);
+            (ledger.entries.iter().filter(|entry| entry.failed.is_some()).count(), roots.len())
+        };
+        // Nobody read what these were to write.
+        for batch in 10..1000 {
+            assert_eq!(fail(&mut ledger, batch, 8 * (batch % 7 + 1)), (0, 0));
+        }
+        assert_eq!(ledger.len(), 1);
+        // A launch that reads what is unfinished, what failed, and what a copy brought from another failure.
+        let reads = [use_of(block, 0, Access::Read), use_of(block, 8, Access::Read), use_of(block, 16, Access::Write)];
+        let copy = [use_of(block, 8, Access::Write), use_of(block, 24, Access::Read)];
+        let both = [use_of(block, 24, Access::Read), use_of(block, 32, Access::ReadWrite)];
+        ledger.push(Kind::Ran, point(2), &name, &[use_of(block, 24, Access::Write)]);
+        ledger.push(Kind::Ran, point(3), &name, &[use_of(block, 32, Access::Write)]);
+        ledger.push(Kind::Ran, point(4), &name, &[use_of(block, 40, Access::Write)]);
+        ledger.push(Kind::Copied, point(5), &name, &copy);
+        ledger.push(Kind::Ran, point(5), &name, &reads);
+        ledger.push(Kind::Ran, point(5), &name, &both);
+        let mut roots = RootTable::default();
+        for batch in 2..5 {
+            let set = roots.mint(None);
+            ledger.fail(|failed| failed.batch == batch, set, &mut roots);
+            roots.release(set);
+        }
+        ledger.compact(&mut roots, &most_over);
+        assert_eq!(roots.len(), 2, "the second met the first, which met what is unfinished; the third met nothing");
+        // With nothing unfinished there is nothing left to learn.
+        ledger.retire(&mut roots, &world(&|_| true));
+        assert!(ledger.is_empty() && ledger.uses.is_empty() && roots.is_empty());
+    }
+
+    /// A ledger with what its replays made of 16 bytes: the ids of the roots on each.
+    #[derive(Default)]
+    struct Kept {
+        ledger: Ledger,
+        roots: RootTable,
+        claims: [Vec<u64>; 16],
+    }
+
+    impl Kept {
+        fn fail(&mut self, batch: u64) {
+            let set = self.roots.mint(None);
+            self.ledger.fail(|point| point.batch == batch, set, &mut self.roots);
+            let new = self.roots.members(set).map(|(root, _)| root).next().expect("a root");
+            let late = self.ledger.replay(&mut self.roots, new, |_, _| {}, |_, _, _| false);
+            for mut map in late.into_values() {
+                map.visit(0, 16, |start, end, set| {
+                    let ids: Vec<u64> = self.roots.members(*set).map(|(_, root)| root.id).collect();
+                    self.claims[start as usize..end as usize].fill(ids);
+                });
+                map.clear(&mut self.roots);
+            }
+            self.roots.release(set);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_dropped_changes_no_answer(steps in vec(any::<[u8; 8]>(), 0..120)) {
+            let mut blocks = SlotMap::<BlockKey, ()>::with_key();
+            let block = blocks.insert(());
+            let scope = SlotMap::<ScopeKey, ()>::with_key().insert(());
+            let name: Arc<str> = "".into();
+            // The one forgets nothing, the other whatever it may.
+            let (mut all, mut few) = (Kept::default(), Kept::default());
+            let (mut unfinished, mut complete): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+            for (step, [what, b, c, d, e, f, g, h]) in steps.into_iter().enumerate() {
+                let used = |place: u8, access: u8| {
+                    let access = [Access::Read, Access::Write, Access::MayWrite, Access::ReadWrite][access as usize % 4];
+                    let start = u64::from(place % 12);
+                    Use { bytes: Bytes { block, start, end: start + 1 + u64::from(place / 12 % 4) }, access }
+                };
+                let of = |u: &Use| u.bytes.start as usize..u.bytes.end as usize;
+                let batch = step as u64;
+                let (kind, point, uses) = match what % 8 {
+                    0..4 => (Kind::Ran, point(batch), vec![used(b, c), used(d, e), used(f, g)]),
+                    4 => (Kind::Scope(scope), None, vec![used(b, c), used(d, e)]),
+                    5 => {
+                        let (to, from) = (u64::from(b % 6), 8 + u64::from(c % 5));
+                        let bytes = |start| Bytes { block, start, end: start + 1 + u64::from(d % 3) };
+                        let uses = [(to, Access::Write), (from, Access::Read)];
+                        let uses = uses.map(|(start, access)| Use { bytes: bytes(start), access }).to_vec();
+                        (Kind::Copied, point(batch), uses)
+                    }
+                    6 => (Kind::Settled, None, vec![used(b, 1)]),
+                    _ => {
+                        if unfinished.is_empty() { continue }
+                        let batch = unfinished.swap_remove(b as usize % unfinished.len());
+                        if c % 2 == 0 {
+                            complete.push(batch);
+                        } else {
+                            all.fail(batch);
+                            few.fail(batch);
+                            prop_assert_eq!(&all.claims, &few.claims);
+                        }
+                        continue;
+                    }
+                };
+                let reads = uses.iter().filter(|u| u.access.needs_bytes() && kind != Kind::Copied);
+                let mut found: Vec<u64> = reads.flat_map(|u| all.claims[of(u)].concat()).collect();
+                found.sort_unstable();
+                found.dedup();
+                let skips = !found.is_empty();
+                for kept in [&mut all, &mut few] {
+                    let moved = match kind {
+                        Kind::Copied => kept.claims[of(&uses[1])].to_vec(),
+                        _ => Vec::new(),
+                    };
+                    for u in uses.iter().filter(|u| u.access.writes() && (skips || u.access.releases())) {
+                        match kind {
+                            Kind::Copied => kept.claims[of(u)].clone_from_slice(&moved),
+                            _ => kept.claims[of(u)].fill(found.clone()),
+                        }
+                    }
+                    let (kind, point) = if skips { (Kind::Settled, None) } else { (kind, point) };
+                    kept.ledger.push(kind, point, &name, &uses);
+                }
+                if !skips && point.is_some() {
+                    unfinished.push(batch);
+                }
+                let is_complete = |point: Point| complete.contains(&point.batch);
+                match h % 4 {
+                    0 => few.ledger.compact(&mut few.roots, &world(&is_complete)),
+                    1 => few.ledger.retire(&mut few.roots, &world(&is_complete)),
+                    2 => few.ledger.compact(&mut few.roots, &world(&|_| false)),
+                    _ => {}
+                }
+            }
+            few.ledger.retire(&mut few.roots, &world(&|_| true));
+            prop_assert!(few.ledger.is_empty() && few.ledger.uses.is_empty() && few.ledger.settled == 0);
+            prop_assert!(few.roots.is_empty());
+        }
     }
 }

@@ -70,7 +70,7 @@ impl Report {
 fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, asked: &[u64]) -> Failure {
     let (blocks, failures) = store.parts();
     let mut claims = Vec::new();
-    let mut claimed_bytes = 0;
+    let mut claimed_bytes = 0_u64;
     blocks.for_each(&mut |_, block| {
         // What a host read keeps for itself is nobody's buffer.
         if block.name.serial == 0 {
@@ -86,7 +86,7 @@ fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, aske
             own.set(0, block.size, true, &mut super::interval::Uncounted);
         }
         own.visit(0, u64::MAX, |start, end, _| {
-            claimed_bytes += end - start;
+            claimed_bytes = claimed_bytes.saturating_add(end - start);
             claims.push(ClaimedRange {
                 buffer: block.name.serial,
                 label: block.name.shown(),

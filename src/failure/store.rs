@@ -6,7 +6,7 @@
 use super::Access;
 use super::claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
 use super::interval::{Holds, IntervalMap};
-use super::ledger::{Kind, Ledger, Point};
+use super::ledger::{Kind, Ledger, Point, World};
 use super::name::Name;
 use super::report::StepKind;
 use super::roots::{Cause, Context, RootKey, RootTable, SetKey};
@@ -122,6 +122,11 @@ impl Work<'_> {
 pub type Enqueued = Option<Point>;
 
 impl Failures {
+    /// None yet, for a device that keeps so many pieces of unfinished work at most.
+    pub fn bounded(max_pending: usize) -> Failures {
+        Failures { ledger: Ledger::with_room(max_pending), ..Failures::default() }
+    }
+
     /// How many roots live.
     pub fn count(&self) -> usize {
         self.roots.len()
@@ -326,26 +331,45 @@ pub trait FailureStore {
         })
     }
 
-    /// A new failure takes the bytes over. Its id.
+    /// A new failure takes the bytes over. Its id; 0 where there are no bytes to take: memory that was never allocated
+    /// keeps the reason why (R7).
     fn taint(&mut self, fault: Fault, context: Context, bytes: &[Bytes]) -> u64 {
         let (blocks, failures) = self.split();
+        let is_there = |bytes: &&Bytes| blocks.claims(bytes.block).is_some_and(Claims::is_allocated);
+        let there: SmallVec<[Bytes; 8]> = bytes.iter().filter(is_there).copied().collect();
+        if there.is_empty() {
+            return 0;
+        }
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
-        claim_all(blocks, failures, set, bytes.iter().copied(), true);
-        settle(failures, bytes);
+        claim_all(blocks, failures, set, there.iter().copied(), true);
+        settle(blocks, failures, &there);
         failures.roots.release(set);
         id
     }
 
-    /// The bytes were written by somebody who knows: claims on exactly them are released.
+    /// The bytes were written by somebody who knows: claims on exactly them are released, as far as they can be.
     fn written(&mut self, bytes: &[Bytes]) {
+        self.prove_written(bytes);
         let (blocks, failures) = self.split();
-        for bytes in bytes {
-            if let Some(claims) = blocks.claims_mut(bytes.block) {
-                claims.release(bytes.start, bytes.end, &mut failures.roots);
+        settle(blocks, failures, bytes);
+    }
+
+    /// The caller's word that it wrote the bytes releases them. Memory of a lost device it could not write: that is the
+    /// loss's, whatever was claimed of it and whoever asked meanwhile (R14).
+    fn prove_written(&mut self, bytes: &[Bytes]) {
+        let is_lost = self.parts().1.is_lost();
+        for Bytes { block, start, end } in bytes.iter().copied() {
+            if is_lost {
+                self.reconcile(block);
+            }
+            let (blocks, failures) = self.split();
+            let Some(claims) = blocks.claims_mut(block) else { continue };
+            match failures.loss.set {
+                Some(set) if claims.device_memory => claims.claim(start, end, set, &mut failures.roots),
+                _ => claims.release(start, end, &mut failures.roots),
             }
         }
-        settle(failures, bytes);
     }
 
     /// The block has no bytes, for this reason (R7). The root's id.
@@ -360,6 +384,8 @@ pub trait FailureStore {
             if let Some(before) = before {
                 failures.roots.release(before);
             }
+            // However large it is when it is allocated again.
+            settle(blocks, failures, &[Bytes { block, start: 0, end: u64::MAX }]);
         } else {
             failures.roots.release(set);
         }
@@ -389,7 +415,7 @@ pub trait FailureStore {
         let stopped = work.broken.is_some()
             || uses.iter().any(|u| {
                 blocks.claims(u.bytes.block).is_some_and(|claims| {
-                    !claims.is_allocated()
+                    (!claims.is_allocated() && u.bytes.start < u.bytes.end)
                         || (!claims.map.is_empty()
                             && u.access.needs_bytes()
                             && claims.map.overlaps(u.bytes.start, u.bytes.end))
@@ -463,7 +489,7 @@ pub trait FailureStore {
                 claims.claim(u.bytes.start, u.bytes.end, set, &mut failures.roots);
             }
         }
-        failures.ledger.push(Kind::Settled, None, work.name, uses);
+        note(blocks, failures, Kind::Settled, None, work.name, uses);
         failures.roots.release(set);
         answer
     }
@@ -489,7 +515,7 @@ pub trait FailureStore {
                 }
             }
         }
-        failures.ledger.push(Kind::Ran, point, work.name, uses);
+        note(blocks, failures, Kind::Ran, point, work.name, uses);
         Ok(())
     }
 
@@ -522,8 +548,8 @@ pub trait FailureStore {
     fn copied(&mut self, work: &Work<'_>, point: Enqueued, to: Bytes, from: Bytes) {
         self.hand_over(work.name, to, from);
         let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
-        let (_, failures) = self.split();
-        failures.ledger.push(Kind::Copied, point, work.name, &uses);
+        let (blocks, failures) = self.split();
+        note(blocks, failures, Kind::Copied, point, work.name, &uses);
     }
 
     /// Each claimed byte of `from` hands its claim to its byte of `to`, each clean one releases it (R10). `to` has
@@ -585,12 +611,12 @@ pub trait FailureStore {
                 claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
-        failures.ledger.push(Kind::Scope(scope), None, work.name, uses);
+        note(blocks, failures, Kind::Scope(scope), None, work.name, uses);
         Ok(scope)
     }
 
-    /// Closes a scope. Success releases its write set, unless bytes it read were found bad since; a fault takes the
-    /// provisional failure's place for all its carriers at once. Answers with the root's id, 0 for none.
+    /// Closes a scope. Success releases its write set, unless bytes it read were found bad since or the device is lost; a
+    /// fault takes the provisional failure's place for all its carriers at once. Answers with the root's id, 0 for none.
     fn exit_write(&mut self, scope: ScopeKey, fault: Option<Fault>) -> u64 {
         let (blocks, failures) = self.split();
         let Some(scope_left) = failures.scopes.remove(scope) else {
@@ -604,7 +630,7 @@ pub trait FailureStore {
         }
         let writes: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         let mut id = 0;
-        let failed = fault.is_some() || late.is_some();
+        let failed = fault.is_some();
         match (fault, late) {
             (Some(fault), _) => {
                 if let Some(set) = provisional {
@@ -618,17 +644,12 @@ pub trait FailureStore {
                 }
             }
             (None, Some(late)) => claim_all(blocks, failures, late, writes.iter().copied(), false),
-            (None, None) => {
-                for bytes in &writes {
-                    if let Some(claims) = blocks.claims_mut(bytes.block) {
-                        claims.release(bytes.start, bytes.end, &mut failures.roots);
-                    }
-                }
-            }
+            (None, None) => self.prove_written(&writes),
         }
-        // What succeeded stands in the ledger where it began: what it read may still be found bad.
+        let (blocks, failures) = self.split();
+        // What succeeded stands in the ledger where it began: what it read may still be found bad, or other bytes of it.
         if failed {
-            settle(failures, &writes);
+            settle(blocks, failures, &writes);
         }
         [provisional, late].into_iter().flatten().for_each(|set| failures.roots.release(set));
         id
@@ -657,19 +678,26 @@ pub trait FailureStore {
         });
         failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
         failures.ledger.fail(|failed| points.contains(&failed), set, &mut failures.roots);
-        replay(blocks, failures);
+        replay(blocks, failures, set);
+        tidy(blocks, failures);
         failures.roots.release(set);
         id
     }
 
     /// Forgets what the ledger no longer needs: work whose point is complete.
     fn retire(&mut self, complete: impl Fn(Point) -> bool) {
-        let (_, failures) = self.split();
-        failures.ledger.retire(&mut failures.roots, complete);
+        let (blocks, failures) = self.split();
+        let Failures { ledger, roots, scopes, .. } = failures;
+        let world = World {
+            complete: &complete,
+            exists: &|block| blocks.claims(block).is_some(),
+            is_open: &|scope| scopes.contains_key(scope),
+        };
+        ledger.retire(roots, &world);
     }
 
-    /// The device is lost: one root for everything it held, in O(1) (R14). The root's id.
-    fn lose(&mut self, fault: Fault, context: Context) -> u64 {
+    /// The device is lost: one root for everything it held, in O(1) (R14). What is not `over` was in flight. The root's id.
+    fn lose(&mut self, fault: Fault, context: Context, over: impl Fn(Point) -> bool) -> u64 {
         let (blocks, failures) = self.split();
         if let Some(set) = failures.loss.set {
             return failures.id(set);
@@ -678,10 +706,10 @@ pub trait FailureStore {
         failures.loss.count += 1;
         failures.loss.set = Some(set);
         failures.loss.unreconciled = failures.device_blocks;
-        failures.loss.suspects = failures.ledger.unfinished().map(|name| name.to_string()).collect();
+        failures.loss.suspects = failures.ledger.names(|point| !over(point)).map(|name| name.to_string()).collect();
         // Bytes that are no device's memory are lost with the work that was to write them.
-        failures.ledger.fail(|_| true, set, &mut failures.roots);
-        replay(blocks, failures);
+        failures.ledger.fail(|point| !over(point), set, &mut failures.roots);
+        replay(blocks, failures, set);
         failures.id(set)
     }
 
@@ -692,7 +720,7 @@ pub trait FailureStore {
         let (fault, roots) = failures.loss_fault()?;
         let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         claim_all(blocks, failures, set, writes.iter().copied(), true);
-        settle(failures, &writes);
+        settle(blocks, failures, &writes);
         Some(Error::Failed(Box::new(fault), roots))
     }
 
@@ -701,7 +729,7 @@ pub trait FailureStore {
         let (blocks, failures) = self.split();
         if let Some(set) = failures.roots.find(failure).and_then(|root| failures.roots.single(root)) {
             claim_all(blocks, failures, set, std::iter::once(bytes), true);
-            settle(failures, &[bytes]);
+            settle(blocks, failures, &[bytes]);
         }
     }
 
@@ -775,22 +803,51 @@ fn claim_all<B: Blocks>(
     }
 }
 
+/// Adds to the ledger.
+fn note<B: Blocks>(
+    blocks: &B,
+    failures: &mut Failures,
+    kind: Kind,
+    point: Option<Point>,
+    name: &Arc<str>,
+    uses: &[Use],
+) {
+    if failures.ledger.push(kind, point, name, uses) {
+        tidy(blocks, failures);
+    }
+}
+
+/// Keeps in the ledger what may still matter, as if nothing had completed since it was last looked.
+fn tidy<B: Blocks>(blocks: &B, failures: &mut Failures) {
+    let Failures { ledger, roots, scopes, .. } = failures;
+    let world = World {
+        complete: &|_| false,
+        exists: &|block| blocks.claims(block).is_some(),
+        is_open: &|scope| scopes.contains_key(scope),
+    };
+    ledger.compact(roots, &world);
+}
+
 /// Tells the ledger that the bytes are what they are now, whatever happened before.
-fn settle(failures: &mut Failures, bytes: &[Bytes]) {
+fn settle<B: Blocks>(blocks: &B, failures: &mut Failures, bytes: &[Bytes]) {
     if failures.ledger.is_empty() {
         return;
     }
     let name = failures.no_name.get_or_insert_with(|| "".into()).clone();
     let uses: SmallVec<[Use; 8]> = bytes.iter().map(|bytes| Use { bytes: *bytes, access: Access::Write }).collect();
-    failures.ledger.push(Kind::Settled, None, &name, &uses);
+    note(blocks, failures, Kind::Settled, None, &name, &uses);
 }
 
-/// Replays the ledger and claims what is found bad at its end, and nothing else (R13).
-fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures) {
+/// Replays the ledger for the new root of `set`, and claims what is found bad at its end, and nothing else (R13).
+fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures, set: SetKey) {
+    let Some((new, _)) = failures.roots.members(set).next() else {
+        return;
+    };
     let scopes = &mut failures.scopes;
     let blocks_seen = &*blocks;
     let mut late = failures.ledger.replay(
         &mut failures.roots,
+        new,
         |roots, passed| {
             let Some(needed) = blocks_seen.claims(passed.needed) else {
                 return;
@@ -802,9 +859,9 @@ fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures) {
                 return;
             }
             let step = NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
-            roots.for_each_mut(passed.set, |root| {
+            if let Some(root) = roots.get_mut(new) {
                 root.skips.record(&step);
-            });
+            }
         },
         |roots, scope, set| {
             let Some(scope) = scopes.get_mut(scope) else {
@@ -856,7 +913,7 @@ fn failed<S: FailureStore>(store: &mut S, work: &Work<'_>, uses: &[Use], fault: 
     let set = failures.mint(fault.clone(), work.context(), &[]);
     let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
     claim_all(blocks, failures, set, writes.iter().copied(), true);
-    settle(failures, &writes);
+    settle(blocks, failures, &writes);
     let mut roots = failures.name(set);
     roots.asked.extend(names(blocks, writes.iter().map(|bytes| bytes.block)).iter().take(8).map(|name| name.serial));
     failures.roots.release(set);

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn tg_first_failure(
 /// In the order of the calls: work enqueued before sees the bytes as they were, work enqueued after is skipped.
 ///
 /// \param dev The device.
-/// \param slices The bytes; tokens and unallocated buffers too. May be NULL when count is 0.
+/// \param slices The bytes; tokens too. May be NULL when count is 0.
 /// \param count Elements of slices.
 /// \param error What failed; must not be NULL.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its buffer; TG_ERROR_NULL_HANDLE,
@@ -118,7 +118,8 @@ pub unsafe extern "C" fn tg_first_failure(
 ///          scope or mapping holds some of the bytes.
 /// \threadsafety Any thread.
 /// \claims Exactly the bytes of the slices, by one new root of code TG_ERROR_CALLER, which takes the place of older
-///         ones. No bytes: no root.
+///         ones. A buffer without memory has no bytes, and keeps its root (tg_fail_unallocated gives it another). No
+///         bytes: no root.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_taint(
     dev: tg_device,
@@ -144,7 +145,8 @@ pub unsafe extern "C" fn tg_taint(
 ///          TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while an open
 ///          scope or mapping holds some of the bytes.
 /// \threadsafety Any thread.
-/// \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root.
+/// \claims Releases exactly the bytes of the slices. A buffer without memory has no bytes, and keeps its root. While the
+///         device is lost only tokens are released: its memory is claimed by the root of the loss.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_mark_written(dev: tg_device, slices: *const tg_slice, count: usize) -> tg_result {
     on_device("tg_mark_written", dev, |device| {

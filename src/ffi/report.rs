@@ -68,7 +68,7 @@ pub struct tg_failure_info {
     pub stream: u64,
     /// The caller's number for it; for TG_ERROR_CALLER the caller's code.
     pub tag: u64,
-    /// Bytes that it claims.
+    /// Bytes that it claims; UINT64_MAX for more.
     pub claimed_bytes: u64,
     /// How often work was skipped on it.
     pub skips: u64,

@@ -37,18 +37,20 @@ const USES: UseFields =
 ///
 /// Between this and tg_scope_end or tg_scope_fail the caller does its work. What it is to write counts as torn down
 /// until the scope ends well: a scope that is never ended leaves it so. While it is open its bytes are held: other
-/// work on them is TG_ERROR_WRONG_STATE.
+/// work on them is TG_ERROR_WRONG_STATE. On a lost device a scope opens too, for tokens; see tg_scope_end.
 ///
 /// \param dev The device.
 /// \param desc The work; must not be NULL.
 /// \param out The scope; the null handle unless TG_OK is returned. Must not be NULL.
-/// \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_ERROR_INVALID_ARGUMENT, also
-///          for a slice beyond its buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
-///          TG_ERROR_STALE_HANDLE; TG_ERROR_WRONG_STATE while another open scope or mapping holds some of the bytes;
-///          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes.
+/// \returns TG_OK: do the work; TG_SKIPPED: some byte it reads is claimed, do not do it; TG_NOT_READY as
+///          tg_device_desc::max_pending says, and nothing changed; TG_ERROR_INVALID_ARGUMENT, also for a slice beyond its
+///          buffer; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE;
+///          TG_ERROR_WRONG_STATE while another open scope or mapping holds some of the bytes;
+///          TG_ERROR_OUT_OF_HOST_MEMORY; TG_ERROR_LIMIT_EXCEEDED beyond 1048576 open scopes; TG_ERROR_DRIVER when waiting
+///          for room fails.
 /// \threadsafety Any thread. The scope may be ended on another.
 /// \claims What it is to write, by a provisional root of code TG_ERROR_TORN_DOWN. A skip hands the roots found to
-///         everything it was to write.
+///         everything it was to write. TG_ERROR_LIMIT_EXCEEDED and TG_ERROR_DRIVER claim it by a root of their code.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_desc, out: *mut tg_scope) -> tg_result {
     // SAFETY: the header asks for NULL or a writable handle; for NULL or a struct that begins with its size; and for
@@ -78,7 +80,8 @@ pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_de
 /// \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
 /// \threadsafety Any thread.
 /// \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others. Where the work
-///         turns out to have read bad bytes, what it wrote takes over their roots.
+///         turns out to have read bad bytes, what it wrote takes over their roots. While the device is lost, of what it
+///         wrote only tokens are released: the device's memory is claimed by the root of the loss.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_scope_end(dev: tg_device, scope: tg_scope) -> tg_result {
     on_device("tg_scope_end", dev, |device| device.scope_end(scope.into()))

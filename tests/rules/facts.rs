@@ -15,6 +15,7 @@ use tidegate::device::{
 use tidegate::error::{Error, MAX_ROOTS};
 use tidegate::failure::{Access, StepKind};
 use tidegate::memory::MemoryKind;
+use tidegate::stream::backend::External;
 
 fn scheduling() -> Scheduling {
     scheduling_of(module_path!())
@@ -480,6 +481,18 @@ fn r7_allocating_later_turns_the_root_into_a_claim_on_all_bytes_that_only_writin
     rig.write(part(huge, 60, 4), &[4; 4]).expect("a write");
     assert_eq!(rig.settled_failures(), 0);
     assert_eq!(misused(rig.device.buffer_allocate(huge, 64)).0, Code::WrongState);
+}
+
+#[test]
+fn r7_a_taint_leaves_memory_that_is_not_there_to_the_reason_why() {
+    let rig = rig();
+    let ((huge, own), buffer) = (rig.huge(), rig.filled(64, 1));
+    assert_eq!(rig.taint(whole(huge)), 0, "no byte, no root");
+    assert_eq!(rig.unreadable(part(huge, 8, 8)), [own]);
+    let id = rig.device.taint(&[part(huge, 0, 8), part(buffer, 0, 8)], &error("both")).expect("a taint");
+    assert_eq!(rig.unreadable(part(huge, 0, 8)), [own]);
+    assert_eq!(rig.unreadable(whole(buffer)), [id]);
+    assert_eq!(rig.settled_failures(), 2);
 }
 
 #[test]
@@ -1187,6 +1200,153 @@ fn r13_a_recording_that_cannot_be_closed_is_refused_as_a_whole() {
     rig.assert_ordered();
 }
 
+/// Two inputs that are held back on streams of their own, what a launch makes of both, and the roots of their refusals,
+/// one after the other; `between` runs when only the first is known.
+fn refused_in_turn(rig: &Rig, between: impl FnOnce([Handle; 3], u64)) -> ([Handle; 3], [u64; 2]) {
+    let kernel = rig.kernel(&add());
+    let buffers = [rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1)];
+    let [a, b, c] = buffers;
+    rig.device.wait(FOREVER).expect("a wait");
+    for (stream, buffer) in [(1, a), (2, b)] {
+        held_back(rig, stream, 1);
+        rig.device.buffer_fill(stream, whole(buffer), 1, 1).expect("a fill");
+        rig.device.stream_flush(stream).expect("a flush");
+    }
+    rig.launch_on(3, kernel, &[silent(whole(a)), silent(whole(b)), silent(whole(c))], &[]).expect("a launch");
+    rig.device.stream_flush(3).expect("a flush");
+    let first = refused_when_let_go(rig, 1, a);
+    between(buffers, first);
+    let second = refused_when_let_go(rig, 2, b);
+    (buffers, [first, second])
+}
+
+/// A semaphore for each stream.
+fn held_back(rig: &Rig, stream: u64, value: u64) {
+    let external = External { semaphore: stream, value, submitted: false };
+    rig.device.stream_wait_external(stream, external).expect("a wait");
+}
+
+/// The root of what a stream was to do with a buffer.
+fn refused_when_let_go(rig: &Rig, stream: u64, buffer: Handle) -> u64 {
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    rig.backend().signal(stream, 1);
+    failed(rig.device.stream_flush(stream));
+    rig.device.first_failure(&[whole(buffer)]).expect("an id")
+}
+
+#[test]
+fn r13_inputs_that_fail_late_one_after_the_other_are_both_named() {
+    for queues in 1..=2 {
+        let rig = Rig::new(Options::new(1, queues).pace(Pace::Lazy), settings());
+        // Asking also looks at what is over.
+        let ([a, b, c], [first, second]) = refused_in_turn(&rig, |[_, _, c], first| {
+            rig.failures();
+            assert_eq!(rig.device.first_failure(&[whole(c)]), Ok(first));
+        });
+        assert_ne!(first, second);
+        assert_eq!(rig.unreadable(whole(a)), [first]);
+        assert_eq!(rig.unreadable(whole(b)), [second]);
+        assert_eq!(rig.unreadable(whole(c)), [first, second]);
+        for buffer in [a, b, c] {
+            rig.write(whole(buffer), &[1; 64]).expect("a write");
+        }
+        assert_eq!(rig.settled_failures(), 0);
+    }
+}
+
+#[test]
+fn r13_a_scope_whose_inputs_fail_late_before_and_after_its_end_has_both_roots() {
+    let rig = lazy();
+    let (a, b, c) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    for (stream, buffer) in [(1, a), (2, b)] {
+        held_back(&rig, stream, 1);
+        rig.device.buffer_fill(stream, whole(buffer), 1, 1).expect("a fill");
+        rig.device.stream_flush(stream).expect("a flush");
+    }
+    let open = scope(&rig, &[reading(whole(a)), reading(whole(b)), writing(whole(c))]).expect("a scope");
+    let first = refused_when_let_go(&rig, 1, a);
+    rig.device.scope_end(open).expect("an end");
+    assert_eq!(rig.device.first_failure(&[whole(c)]), Ok(first));
+    let second = refused_when_let_go(&rig, 2, b);
+    assert_eq!(rig.unreadable(whole(c)), [first, second]);
+}
+
+#[test]
+fn r13_a_later_failure_brings_back_no_claim_that_was_released() {
+    let rig = lazy();
+    let ([a, b, c], [_, second]) = refused_in_turn(&rig, |[a, _, c], first| {
+        assert_eq!(rig.device.first_failure(&[whole(c)]), Ok(first));
+        rig.device.buffer_fill(1, part(a, 0, 32), 5, 1).expect("a fill");
+        rig.device.mark_written(&[part(a, 32, 32), part(c, 0, 32)]).expect("a mark");
+    });
+    assert_eq!(rig.unreadable(whole(a)), [0; 0]);
+    assert_eq!(rig.unreadable(whole(b)), [second]);
+    assert_eq!(rig.unreadable(part(c, 0, 32)), [0; 0], "the mark came after what made it");
+    assert_eq!(rig.unreadable(part(c, 32, 32)).len(), 2);
+}
+
+#[test]
+fn r3_a_failure_behind_held_work_that_has_no_more_to_tell_goes_with_its_last_claim() {
+    let rig = Rig::new(Options::new(1, 1), settings());
+    let (busy, a) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    held_back(&rig, 1, 1);
+    rig.device.buffer_fill(1, whole(busy), 1, 1).expect("a fill");
+    rig.device.stream_flush(1).expect("a flush");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    failed(rig.device.buffer_fill(2, whole(a), 1, 1).and_then(|()| rig.device.stream_flush(2)));
+    assert_eq!(rig.failures(), 1);
+    rig.device.mark_written(&[whole(a)]).expect("a mark");
+    assert_eq!(rig.failures(), 0);
+    rig.backend().signal(1, 1);
+    assert_eq!(rig.read(whole(busy)).expect("a read"), [1; 64]);
+}
+
+#[test]
+fn r13_a_step_is_counted_once_however_often_the_ledger_is_replayed() {
+    let rig = lazy();
+    let kernel = rig.kernel(&triple());
+    let buffers: Vec<Handle> = (0..5).map(|_| rig.filled(64, 1)).collect();
+    let [busy, a, b, other, copy] = buffers[..] else { panic!("five buffers") };
+    rig.device.wait(FOREVER).expect("a wait");
+    // As long as this is held back, nothing behind it is forgotten.
+    for (stream, buffer) in [(4, busy), (1, a), (2, other)] {
+        held_back(&rig, stream, 1);
+        rig.device.buffer_fill(stream, whole(buffer), 1, 1).expect("a fill");
+        rig.device.stream_flush(stream).expect("a flush");
+    }
+    let inputs = [silent(whole(a)), silent(whole(b))];
+    rig.launch_on(3, kernel, &inputs, &[reading(part(a, 8, 8)), reading(whole(busy))]).expect("a launch");
+    rig.device.buffer_copy(3, whole(copy), whole(a)).expect("a copy");
+    let counts = |buffer| {
+        let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+        report.failures[0].path.iter().map(|step| (step.kind, step.count)).collect::<Vec<_>>()
+    };
+    refused_when_let_go(&rig, 1, a);
+    let once = |kind| vec![(kind, 1)];
+    assert_eq!((counts(b), counts(copy)), (once(StepKind::RanOnBadInput), once(StepKind::Copy)));
+    refused_when_let_go(&rig, 2, other);
+    assert_eq!((counts(b), counts(copy)), (once(StepKind::RanOnBadInput), once(StepKind::Copy)));
+    assert_eq!(rig.device.first_failure(&[whole(busy)]), Ok(0));
+}
+
+#[test]
+fn r13_what_lost_its_memory_and_got_it_back_is_no_concern_of_work_before() {
+    let rig = lazy();
+    let kernel = rig.kernel(&nine());
+    let (a, token) = (rig.filled(64, 1), rig.token());
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch_on(0, kernel, &[silent(whole(a))], &[writing(whole(token))]).expect("a launch");
+    let gone = rig.device.fail_unallocated(token, &error("gone")).expect("a root");
+    rig.device.buffer_allocate(token, 0).expect("an allocation");
+    assert_eq!(rig.device.first_failure(&[whole(token)]), Ok(gone));
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let (_, roots) = failed(rig.device.stream_flush(0));
+    assert_eq!(rig.unreadable(whole(a)), roots);
+    assert_eq!(rig.device.first_failure(&[whole(token)]), Ok(gone));
+}
+
 #[test]
 fn r13_a_read_whose_own_batch_is_refused_fails_and_taints_no_source() {
     let rig = rig();
@@ -1248,6 +1408,87 @@ fn r14_a_loss_is_one_root_that_claims_what_no_older_root_holds() {
     }
     rig.device.close(FOREVER).expect("a close");
     assert_eq!((rig.failures(), rig.backend().live_pages(), rig.backend().open_recordings()), (0, 0, 0));
+}
+
+#[test]
+fn r14_work_in_a_scope_that_ends_on_a_lost_device_is_lost_whether_anybody_asked_or_not() {
+    for asked in [false, true] {
+        let rig = rig();
+        let (a, b, c, token) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1), rig.token());
+        rig.device.wait(FOREVER).expect("a wait");
+        let open = scope(&rig, &[writing(part(a, 0, 32)), writing(whole(token))]).expect("a scope");
+        rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+        let (_, roots) = failed(rig.device.buffer_fill(0, whole(c), 1, 1).and_then(|()| rig.device.stream_flush(0)));
+        let own = rig.device.first_failure(&[part(a, 0, 32)]);
+        assert_ne!(own, Ok(roots[0]), "the scope's own failure is on its bytes until it ends");
+        if asked {
+            assert_eq!(rig.device.first_failure(&[part(a, 32, 32)]), Ok(roots[0]));
+        }
+        rig.device.scope_end(open).expect("an end");
+        assert_eq!(rig.device.first_failure(&[part(a, 0, 32)]), Ok(roots[0]));
+        assert_eq!(rig.device.first_failure(&[part(a, 32, 32)]), Ok(roots[0]));
+        rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
+        // One that begins and ends on the lost device.
+        let open = scope(&rig, &[writing(whole(b)), writing(whole(token))]).expect("a scope");
+        rig.device.scope_end(open).expect("an end");
+        assert_eq!(rig.device.first_failure(&[whole(b)]), Ok(roots[0]));
+        rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
+        // And one that fails keeps its own root.
+        let open = scope(&rig, &[writing(whole(b))]).expect("a scope");
+        rig.device.scope_fail(open, Some(&error("mine"))).expect("a failure");
+        assert_ne!(rig.device.first_failure(&[whole(b)]), Ok(roots[0]));
+        assert_eq!(rig.failures(), 2);
+    }
+}
+
+#[test]
+fn r14_a_mark_on_a_lost_device_releases_tokens_only() {
+    let rig = rig();
+    let (a, token) = (rig.filled(64, 1), rig.token());
+    let older = rig.taint(part(a, 0, 8));
+    rig.taint(whole(token));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    let (_, roots) = failed(rig.device.buffer_fill(0, part(a, 32, 32), 1, 1).and_then(|()| rig.device.stream_flush(0)));
+    assert_ne!(roots[0], older);
+    rig.device.mark_written(&[whole(a), whole(token)]).expect("a mark");
+    assert_eq!(rig.device.first_failure(&[part(a, 0, 8)]), Ok(roots[0]), "what the mark released is lost");
+    assert_eq!(rig.device.first_failure(&[part(a, 8, 56)]), Ok(roots[0]));
+    rig.device.check_written(&[whole(token)], FOREVER).expect("what is not ours is not lost");
+}
+
+#[test]
+fn r14_copies_and_reads_in_flight_are_suspects_too() {
+    let rig = lazy();
+    let kernel = rig.kernel(&triple());
+    let (a, b, c) = (rig.filled(64, 1), rig.buffer(64), rig.buffer(64));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.device.buffer_copy(0, whole(b), whole(a)).expect("a copy");
+    rig.launch(kernel, &[whole(b), whole(c)]).expect("a launch");
+    rig.device.buffer_copy(0, whole(a), whole(c)).expect("a copy");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    let (read, answer) = rig.device.read_begin(0, whole(a));
+    answer.expect("a read that began");
+    let suspects = rig.device.report_device().suspects;
+    assert_eq!(suspects, ["tg_buffer_copy", "kernel", "tg_buffer_copy", "tg_read_begin"]);
+    rig.device.read_release(read).expect("a release");
+}
+
+#[test]
+fn r14_what_was_over_before_the_loss_is_no_suspect_and_keeps_its_tokens() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (busy, a, b, token) = (rig.filled(64, 1), rig.filled(64, 1), rig.filled(64, 1), rig.token());
+    rig.device.wait(FOREVER).expect("a wait");
+    held_back(&rig, 1, 1);
+    rig.device.buffer_fill(1, whole(busy), 1, 1).expect("a fill");
+    rig.device.stream_flush(1).expect("a flush");
+    rig.launch_on(2, kernel, &[silent(whole(a))], &[writing(whole(token))]).expect("a launch");
+    rig.device.stream_wait(2, FOREVER).expect("a wait");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
+    failed(rig.device.buffer_fill(3, whole(b), 1, 1).and_then(|()| rig.device.stream_flush(3)));
+    rig.device.check_written(&[whole(token)], FOREVER).expect("it was written");
+    assert_eq!(rig.device.report_device().suspects, ["tg_buffer_fill", "tg_buffer_fill"]);
 }
 
 // R15
@@ -1314,6 +1555,95 @@ fn r15_room_is_made_by_whatever_stream_has_work_unfinished() {
         (0..40).for_each(|_| launch(unfinished).expect("a launch"));
         rig.assert_ordered();
     }
+}
+
+/// A device with little room, work on `busy` that is held back, and clean bytes.
+fn behind_held_work(max_pending: u32) -> (Rig, Handle, Handle) {
+    let rig = Rig::new(Options::new(1, 1), Settings { max_pending, ..settings() });
+    let (busy, clean) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.device.wait(FOREVER).expect("a wait");
+    held_back(&rig, 1, 1);
+    rig.device.buffer_fill(1, part(busy, 32, 32), 1, 1).expect("a fill");
+    rig.device.stream_flush(1).expect("a flush");
+    (rig, busy, clean)
+}
+
+#[test]
+fn r15_launches_that_skip_in_turn_behind_held_work_need_no_room() {
+    for max_pending in [16, 500] {
+        let (rig, busy, bad) = behind_held_work(max_pending);
+        let kernel = rig.kernel(&add());
+        let root = rig.taint(whole(bad));
+        let outs: Vec<Handle> = (0..20).map(|_| rig.buffer(64)).collect();
+        for round in 0..3000 {
+            let out = outs[round % outs.len()];
+            let bindings = [silent(whole(bad)), silent(whole(busy)), silent(whole(out))];
+            assert_eq!(skipped(rig.launch_on(2, kernel, &bindings, &[])), [root], "in round {round}");
+        }
+        rig.backend().signal(1, 1);
+        assert_eq!(rig.unreadable(whole(busy)), [0; 0]);
+    }
+}
+
+#[test]
+fn r15_reads_of_claimed_bytes_behind_held_work_need_no_room() {
+    for max_pending in [16, 500] {
+        let (rig, busy, _) = behind_held_work(max_pending);
+        let root = rig.taint(part(busy, 0, 8));
+        for _ in 0..2000 {
+            assert_eq!(rig.unreadable(whole(busy)), [root]);
+        }
+        rig.backend().signal(1, 1);
+        assert_eq!(rig.unreadable(part(busy, 8, 56)), [0; 0]);
+    }
+}
+
+#[test]
+fn r15_scopes_begun_and_ended_behind_held_work_need_no_room() {
+    let (rig, busy, out) = behind_held_work(16);
+    for access in [Access::Write, Access::ReadWrite] {
+        for _ in 0..2000 {
+            let open = scope(&rig, &[reading(whole(busy)), with(whole(out), access)]).expect("a scope");
+            rig.device.scope_end(open).expect("an end");
+        }
+    }
+    rig.device.buffer_fill(2, whole(rig.buffer(64)), 7, 1).expect("there is room left");
+    let root = refused_when_let_go(&rig, 1, busy);
+    assert_eq!(rig.unreadable(whole(out)), [root], "what the last of them read was not written");
+}
+
+#[test]
+fn r15_scopes_that_each_depend_on_held_work_are_bounded_like_any_work() {
+    let (rig, busy, _) = behind_held_work(16);
+    let out = rig.filled(1024, 1);
+    let begin = |i: u64| scope(&rig, &[reading(whole(busy)), writing(part(out, i * 8, 8))]);
+    let mut i = 0;
+    let refused = loop {
+        match begin(i) {
+            Ok(open) => rig.device.scope_end(open).expect("an end"),
+            Err(error) => break error,
+        }
+        i += 1;
+        assert!(i < 100, "{i} scopes are more than there is room for");
+    };
+    assert_eq!(refused, Error::NotReady);
+    assert_eq!(rig.device.first_failure(&[whole(out)]), Ok(0), "nothing changed");
+    rig.backend().signal(1, 1);
+    let open = begin(i).expect("a scope");
+    rig.device.scope_end(open).expect("an end");
+    assert_eq!(rig.unreadable(whole(out)), [0; 0]);
+}
+
+#[test]
+fn r15_more_claimed_bytes_than_a_number_holds_are_as_many_as_it_holds() {
+    let rig = rig();
+    let tokens = ["one", "other"].map(|label| {
+        let (token, answer) = rig.try_buffer(u64::MAX, BufferMemory::Token, label);
+        answer.expect("a token");
+        token
+    });
+    rig.device.taint(&tokens.map(whole), &error("both")).expect("a taint");
+    assert_eq!(rig.device.report_device().failures[0].claimed_bytes, u64::MAX);
 }
 
 // R16
@@ -1511,6 +1841,24 @@ fn r18_zero_bytes_of_unallocated_and_of_broken_are_nothing_too() {
     let grid = LaunchGrid::Groups([0, 1, 1]);
     rig.device.launch(&LaunchDesc { grid, ..launch_desc(0, broken, &[silent(whole(buffer))], &[]) }).expect("nothing");
     assert_eq!(rig.read(whole(buffer)).expect("a read"), [1; 64]);
+}
+
+#[test]
+fn r18_a_use_of_no_bytes_keeps_no_work_from_running() {
+    let rig = rig();
+    let kernel = rig.kernel(&nine());
+    let (buffer, (huge, root)) = (rig.filled(64, 1), rig.huge());
+    for access in [Access::Read, Access::Write, Access::MayWrite, Access::ReadWrite] {
+        rig.launch_on(0, kernel, &[silent(whole(buffer))], &[with(part(huge, 0, 0), access)]).expect("a launch");
+        let open = scope(&rig, &[with(part(huge, 8, 0), access), writing(whole(buffer))]).expect("a scope");
+        rig.device.scope_end(open).expect("an end");
+    }
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+    // Beside bytes that do, it names no root.
+    let bad = rig.taint(whole(buffer));
+    let uses = [reading(part(huge, 0, 0)), reading(whole(buffer))];
+    assert_eq!(skipped(rig.launch_on(0, kernel, &[silent(part(rig.buffer(64), 0, 64))], &uses)), [bad]);
+    assert_ne!(bad, root);
 }
 
 #[test]
