@@ -718,7 +718,8 @@ impl World {
         }
         let push: Vec<u8> = push.iter().flat_map(|word| word.to_le_bytes()).collect();
         let counts = counts.map(|span| (span, self.most_groups));
-        let run = Run { program: &words, bindings: spans, push, counts };
+        let run =
+            Run { program: &words, bindings: spans, push, groups: [longest.div_ceil(GROUP) as u32, 1, 1], counts };
         self.judge(&uses, &broken, answer, |model| model.launch(&uses, &run))
     }
 

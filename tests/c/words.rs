@@ -60,6 +60,7 @@ impl Stores for Words {
         &self,
         sizes: &[u64],
         push: &[u8],
+        _: [u32; 3],
         load: &mut dyn FnMut(usize, u64) -> Option<u8>,
     ) -> Vec<(usize, u64, Option<u8>)> {
         let pushed = |at: usize| u32::from_le_bytes([push[at], push[at + 1], push[at + 2], push[at + 3]]);
