@@ -108,8 +108,8 @@ fn each_kind_of_access_is_inferred() {
     let found: Vec<(u32, &str, Access)> = info.bindings.iter().map(|b| (b.binding, &*b.name, b.access)).collect();
     let expected = [
         (0, "read_only", Access::Read),
-        (1, "write_only", Access::Write),
-        (2, "only_stored", Access::Write),
+        (1, "write_only", Access::MayWrite),
+        (2, "only_stored", Access::MayWrite),
         (3, "in_place", Access::ReadWrite),
         (4, "counted", Access::ReadWrite),
         (5, "in_function", Access::Read),
@@ -127,16 +127,16 @@ fn pointers_are_followed_wherever_they_go() {
     let module = accepted(&load("pointers"));
     for (name, expected) in [
         ("param_read", Access::Read),
-        ("param_write", Access::Write),
+        ("param_write", Access::MayWrite),
         ("select_a", Access::Read),
         ("select_b", Access::Read),
-        ("phi_a", Access::Write),
-        ("phi_b", Access::Write),
+        ("phi_a", Access::MayWrite),
+        ("phi_b", Access::MayWrite),
         ("copied_from", Access::Read),
-        ("copied_to", Access::Write),
+        ("copied_to", Access::MayWrite),
         ("escaped", Access::ReadWrite),
         ("modf_to", Access::ReadWrite),
-        ("returned", Access::Write),
+        ("returned", Access::MayWrite),
         // Stored away like `escaped`, but promised not to be written.
         ("kept", Access::Read),
     ] {
@@ -160,7 +160,7 @@ fn a_promise_that_is_seen_broken_counts_for_nothing() {
         }
     });
     let info = inspect(&KernelSource { trusted: true, ..source(&lying) }, &roomy()).unwrap().info;
-    assert_eq!(access(&info, "param_write"), Access::Write);
+    assert_eq!(access(&info, "param_write"), Access::MayWrite);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn both_ways_to_declare_a_storage_buffer_are_read_alike() {
     let (new, old) = (accepted(&load("scale")), accepted(&load("scale_old_style")));
     assert_eq!(new.info, old.info);
     assert_eq!(access(&new.info, "source"), Access::Read);
-    assert_eq!(access(&new.info, "target"), Access::Write);
+    assert_eq!(access(&new.info, "target"), Access::MayWrite);
     assert_eq!(new.info.push_size, 8);
     assert_eq!(new.needs.0, []);
 }
@@ -185,7 +185,7 @@ fn bindings_are_ordered_by_set_and_binding() {
 fn variables_of_one_binding_are_one() {
     let info = accepted(&load("aliases")).info;
     let found: Vec<(u32, Access)> = info.bindings.iter().map(|b| (b.binding, b.access)).collect();
-    assert_eq!(found, [(0, Access::ReadWrite), (1, Access::Write)]);
+    assert_eq!(found, [(0, Access::ReadWrite), (1, Access::MayWrite)]);
 }
 
 #[test]
@@ -238,11 +238,11 @@ fn another_entry_points_buffers_are_not_bound() {
     };
     let binding = |name: &str, access| (name.to_owned(), access);
     let (bindings, size) = names("first", &[]);
-    let expected = [("common", Access::Read), ("of_first", Access::Write), ("of_none", Access::None)];
+    let expected = [("common", Access::Read), ("of_first", Access::MayWrite), ("of_none", Access::None)];
     assert_eq!(bindings, expected.map(|(name, access)| binding(name, access)));
     assert_eq!(size, [2, 3, 4]);
     let (bindings, size) = names("second", &[(0, 16)]);
-    let expected = [("common", Access::Write), ("of_second", Access::Read), ("of_none", Access::None)];
+    let expected = [("common", Access::MayWrite), ("of_second", Access::Read), ("of_none", Access::None)];
     assert_eq!(bindings, expected.map(|(name, access)| binding(name, access)));
     assert_eq!(size, [16, 4, 2]);
 }
@@ -315,7 +315,7 @@ fn reaching(code: &[u8], limits: &ModuleLimits, constants: &[(u32, u32)]) -> Res
 
 #[test]
 fn memory_is_reached_by_address_where_launches_declare_their_uses() {
-    for (name, access, push_size) in [("address", Access::Read, 0), ("list", Access::Write, 12)] {
+    for (name, access, push_size) in [("address", Access::Read, 0), ("list", Access::MayWrite, 12)] {
         rejected(&load(name), Code::Unsupported, "by address");
         let Module { info, needs, .. } = reaching(&load(name), &roomy(), &[]).unwrap();
         assert_eq!((info.bindings[0].access, info.push_size), (access, push_size), "{name}");
@@ -330,7 +330,7 @@ fn memory_is_reached_by_address_where_launches_declare_their_uses() {
 fn a_buffer_that_ends_in_addresses_is_no_array_of_descriptors() {
     rejected(&load("table"), Code::Unsupported, "a list of addresses");
     let Module { info, needs, .. } = reaching(&load("table"), &roomy(), &[]).unwrap();
-    assert_eq!(info.bindings.iter().map(|b| b.access).collect::<Vec<_>>(), [Access::Read, Access::Write]);
+    assert_eq!(info.bindings.iter().map(|b| b.access).collect::<Vec<_>>(), [Access::Read, Access::MayWrite]);
     let fault = needs.check(|feature| feature != Feature::RuntimeDescriptorArray).unwrap_err();
     assert_eq!(fault.code, Code::Unsupported);
     assert!(fault.message.contains("runtimeDescriptorArray"), "{}", fault.message);
@@ -365,7 +365,7 @@ fn each_element_of_an_array_of_buffers_is_a_binding() {
         (0, 1, 0, Access::MayWrite),
         (0, 1, 1, Access::MayWrite),
         (0, 1, 2, Access::MayWrite),
-        (0, 4, 0, Access::Write),
+        (0, 4, 0, Access::MayWrite),
         (1, 0, 0, Access::ReadWrite),
     ];
     assert_eq!(places(&info), expected);

@@ -25,6 +25,7 @@
 
 mod access;
 mod constants;
+mod coverage;
 mod index;
 mod needs;
 mod parse;
@@ -128,6 +129,7 @@ pub fn inspect(source: &KernelSource<'_>, limits: &ModuleLimits) -> Result<Modul
     {
         for (binding, read_only) in info.bindings.iter_mut().zip(&reflection.promised_read) {
             binding.access = if *read_only { Access::Read } else { Access::ReadWrite };
+            binding.coverage = None;
         }
     }
     let fault = reflection.unsupported.or(verdict.err()).or(reflection.fault);

@@ -3,6 +3,7 @@
 use super::ModuleLimits;
 use super::access::{Accesses, Touch, infer, promises};
 use super::constants::Constants;
+use super::coverage::{Place, Proofs};
 use super::index::Index;
 use super::needs::{Needs, needs};
 use super::parse::{Parsed, id_at, literal_at};
@@ -79,13 +80,16 @@ pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &Modul
     let mine = owned(&index, &accesses);
     let array = source.declares_uses.then_some(&constants);
     check_layout(&index, &accesses, array, limits, &mut faults);
-    let (bindings, promised_read, count) = bindings(&index, &accesses, &constants, &mine, &buffers, limits);
+    let group_size = group_size(&index, &constants, entry, limits, &mut faults);
+    let places = places(&index, &mine, &buffers);
+    let proofs = group_size.map(|size| Proofs::new(&index, &constants, entry, size, &places));
+    let (bindings, promised_read, count) =
+        bindings(&index, &accesses, &constants, &mine, &buffers, proofs.as_ref(), limits);
     if count > u64::from(limits.max_bindings) {
         let most = limits.max_bindings;
         faults.add(Code::LimitExceeded, format!("the module binds {count} buffers; the device binds {most}"));
     }
     let push_size = push_size(&index, &constants, &mine, limits, &mut faults);
-    let group_size = group_size(&index, &constants, entry, limits, &mut faults);
     if constants.empty_array {
         faults.add(Code::InvalidShader, "an array of the module has no elements after specialization".into());
     }
@@ -132,6 +136,17 @@ fn owned(index: &Index<'_>, accesses: &Accesses) -> HashSet<u32> {
     }
     let mine = |id: &u32| accesses.used.contains(id) || !others.contains(id);
     index.variables.iter().copied().filter(mine).collect()
+}
+
+/// Where the kernel's buffers are bound, but for arrays of them.
+fn places(index: &Index<'_>, mine: &HashSet<u32>, buffers: &[u32]) -> Vec<(u32, Place)> {
+    let place = |&variable: &u32| {
+        let place =
+            index.literal(variable, Decoration::DescriptorSet).zip(index.literal(variable, Decoration::Binding))?;
+        let (_, pointee) = index.points_to(variable)?;
+        index.block_of(pointee).1.is_none().then_some((variable, place))
+    };
+    buffers.iter().filter(|&variable| mine.contains(variable)).filter_map(place).collect()
 }
 
 fn is_storage_buffer(index: &Index<'_>, variable: u32) -> bool {
@@ -346,6 +361,7 @@ fn bindings(
     constants: &Constants,
     mine: &HashSet<u32>,
     buffers: &[u32],
+    proofs: Option<&Proofs>,
     limits: &ModuleLimits,
 ) -> (Vec<BindingInfo>, Vec<bool>, u64) {
     let mut found: BTreeMap<(u32, u32), Found<'_>> = BTreeMap::new();
@@ -365,15 +381,35 @@ fn bindings(
     }
     let most = found.len().max(limits.max_bindings as usize);
     let (mut list, mut promised_read) = (Vec::new(), Vec::new());
+    let positions: BTreeMap<Place, u64> = found
+        .iter()
+        .scan(0u64, |next, (&place, here)| {
+            let position = *next;
+            *next = next.saturating_add(here.count);
+            Some((place, position))
+        })
+        .collect();
+    let position = |place: Place| positions.get(&place).and_then(|&position| u32::try_from(position).ok());
     for (&(set, binding), here) in &found {
-        let access = match here.touch.access() {
-            // Which elements are stored is not known, so none of them is known to be written.
-            Access::Write if here.is_array => Access::MayWrite,
-            access => access,
-        };
+        let place = (set, binding);
+        let mut touch = here.touch;
+        if !here.is_array && proofs.is_some_and(|proofs| proofs.sees_own_stores(place)) {
+            touch.forget_loads();
+        }
+        let access = touch.access();
+        // Which elements of an array are stored is not known.
+        let proofs = proofs.filter(|_| access == Access::MayWrite && !here.is_array);
+        let coverage = proofs.and_then(|proofs| proofs.coverage(place, &position)).map(Arc::new);
         let name: Arc<str> = here.name.into();
         for element in 0..here.count.min((most - list.len()) as u64) as u32 {
-            list.push(BindingInfo { set, binding, element, access, coverage: None, name: Arc::clone(&name) });
+            list.push(BindingInfo {
+                set,
+                binding,
+                element,
+                access,
+                coverage: coverage.clone(),
+                name: Arc::clone(&name),
+            });
             promised_read.push(here.promised_read);
         }
     }
