@@ -839,7 +839,7 @@ impl World {
             let module = shape.program.bindings[i];
             let silent = match declared[i] {
                 Some(declared) => declared == truth,
-                None => module == truth || (module == Access::Write && truth == Access::MayWrite),
+                None => module == shape.truth[i],
             };
             let said = if silent && self.rng.one_in(2) { None } else { Some(truth) };
             let inferred = match (module, counts) {

@@ -5,7 +5,7 @@ use super::results::tg_result;
 use super::slices::{access, access_number, bytes, tg_device, tg_kernel};
 use super::strings::{self, LABEL, TG_LABEL_CAPACITY, tg_str};
 use super::structs::{self, Info, array, array_mut, flags, misuse, out_of_host_memory, versioned};
-use crate::device::KernelDesc;
+use crate::device::{Basis, KernelDesc};
 use crate::error::Result;
 use crate::failure::Access;
 use std::ffi::{c_char, c_void};
@@ -56,7 +56,8 @@ pub struct tg_kernel_desc {
     /// The entry point, at most 1024 bytes; empty: "main".
     pub entry: tg_str,
     /// What the kernel does to each binding, in the order the kernel reports them: TG_ACCESS_* each. TG_ACCESS_AUTO
-    /// and bindings beyond the array: what the module does. May be NULL when there are none.
+    /// and bindings beyond the array: what the module does. TG_ACCESS_WRITE is the caller's word that every launch writes
+    /// every byte of the slice that is bound. May be NULL when there are none.
     pub accesses: *const u32,
     /// Elements of `accesses`; those beyond the bindings of the kernel mean nothing.
     pub access_count: usize,
@@ -72,6 +73,14 @@ pub struct tg_kernel_desc {
     pub tag: u64,
 }
 
+/// The module says it, and proves of no launch that it writes bytes of the binding.
+pub const TG_BASIS_INFERRED: u32 = 1;
+/// The module says it, and each launch writes the bytes that its grid and push constants prove. The rest of its slice
+/// counts as TG_ACCESS_MAY_WRITE, and the whole slice in an indirect launch.
+pub const TG_BASIS_PROVEN: u32 = 2;
+/// tg_kernel_desc::accesses says it.
+pub const TG_BASIS_DECLARED: u32 = 3;
+
 /// A binding of a kernel. Never grows.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -81,11 +90,14 @@ pub struct tg_binding_info {
     pub set: u32,
     /// Its number in the set.
     pub binding: u32,
-    /// TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says. A TG_ACCESS_WRITE that nobody
-    /// declared is the caller's word that the bound slice is what the kernel writes.
+    /// TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says.
     pub access: u32,
     /// Which element of an array of buffers (TG_KERNEL_DECLARES_USES); 0 where the binding is one buffer.
     pub element: u32,
+    /// TG_BASIS_*: on what `access` rests.
+    pub basis: u32,
+    /// 0.
+    pub reserved: u32,
     /// Bytes of `name`, the NUL not counted.
     pub name_size: usize,
     /// The variable's name in the module, where it has one; cut at 128 bytes.
@@ -250,7 +262,8 @@ pub extern "C" fn tg_kernel_destroy(dev: tg_device, kernel: tg_kernel) -> tg_res
     on_device("tg_kernel_destroy", dev, |device| device.kernel_destroy(kernel.into()))
 }
 
-/// Tells what a kernel is: its bindings with what it does to them, group size, push constants, or why it is broken.
+/// Tells what a kernel is: its bindings with what it does to them and how that is known, group size, push constants, or
+/// why it is broken.
 ///
 /// \param dev The device.
 /// \param kernel The kernel.
@@ -267,7 +280,7 @@ pub unsafe extern "C" fn tg_kernel_get_info(dev: tg_device, kernel: tg_kernel, o
         // SAFETY: the header asks for an array of `binding_capacity` elements.
         let bindings = unsafe { array_mut(given.bindings, given.binding_capacity, "out.bindings") }?;
         let details = device.kernel_info(kernel.into())?;
-        for (to, from) in bindings.iter_mut().zip(&details.info.bindings) {
+        for ((to, from), basis) in bindings.iter_mut().zip(&details.info.bindings).zip(&details.bases) {
             let mut name = [0; TG_LABEL_CAPACITY];
             let name_size = strings::fill(&mut name, strings::cut(&from.name, LABEL));
             *to = tg_binding_info {
@@ -275,6 +288,12 @@ pub unsafe extern "C" fn tg_kernel_get_info(dev: tg_device, kernel: tg_kernel, o
                 binding: from.binding,
                 access: access_number(from.access),
                 element: from.element,
+                basis: match basis {
+                    Basis::Inferred => TG_BASIS_INFERRED,
+                    Basis::Proven => TG_BASIS_PROVEN,
+                    Basis::Declared => TG_BASIS_DECLARED,
+                },
+                reserved: 0,
                 name_size,
                 name,
             };
