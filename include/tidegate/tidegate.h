@@ -329,10 +329,10 @@ typedef struct tg_claim {
     tg_slice slice;
     /** The id of the oldest root that claims them. */
     uint64_t failure;
-    /** How many roots claim them; at least 1. */
+    /** How many roots claim them: 1 to 32, as many as a report lists of them. */
     uint32_t failure_count;
-    /** 0. */
-    uint32_t reserved;
+    /** 1 when more roots claim them than are counted: the 32 oldest are kept. Otherwise 0. */
+    uint32_t more;
 } tg_claim;
 
 /** Every member of tg_claim at its default. */
@@ -340,7 +340,7 @@ typedef struct tg_claim {
     /* slice */ TG_SLICE_INIT, \
     /* failure */ 0, \
     /* failure_count */ 0, \
-    /* reserved */ 0 \
+    /* more */ 0 \
 }
 
 /* Library --------------------------------------------------------------------------------------------------------- */
@@ -1992,7 +1992,7 @@ typedef struct tg_report_info {
     size_t failure_count;
     /** The work it suspects of a loss; tg_report_suspect gives each. */
     size_t suspect_count;
-    /** At least this many roots that it does not list. */
+    /** 1 when there are roots that it does not list: of one set of roots the 32 oldest are kept. Otherwise 0. */
     uint32_t more;
     /** 0. */
     uint32_t reserved;
