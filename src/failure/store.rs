@@ -13,6 +13,7 @@ use super::roots::{Cause, Context, Gathered, Origin, RootKey, RootTable, SetKey}
 use super::skips::NewStep;
 use crate::code::Code;
 use crate::error::{Error, Fault, Roots};
+use arrayvec::ArrayVec;
 use hashbrown::HashSet;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
