@@ -44,7 +44,7 @@ compile() { # SOURCE MODULE OUTPUT
         *.comp) says=$(glslangValidator -V --quiet --target-env "$environment" -o "$3" "$1" 2>&1) ;;
         *.spvasm) says=$(spirv-as --preserve-numeric-ids --target-env "$target" -o "$3" "$1" 2>&1) ;;
     esac || { printf '%s\n' "$says" >&2; return 1; }
-    [[ $2 != *.small.spv ]] || spirv-opt -Os --target-env="$target" -o "$3" "$3"
+    [[ $2 != *.small.spv ]] || spirv-opt -Os -o "$3" "$3"
 }
 
 write_folder() { # FOLDER

@@ -219,7 +219,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         tg_report { id }
         tg_slice { buffer offset size }
         tg_use { slice access reserved }
-        tg_claim { slice failure failure_count reserved }
+        tg_claim { slice failure failure_count more }
         tg_log_event { struct_size code level failure message }
         tg_device_desc {
             struct_size select index name uuid r#type scheduling flags slots max_recorded max_pending max_tasks

@@ -32,7 +32,7 @@ _Static_assert(sizeof(tg_claim) == 40, "tg_claim");
 _Static_assert(offsetof(tg_claim, slice) == 0, "tg_claim.slice");
 _Static_assert(offsetof(tg_claim, failure) == 24, "tg_claim.failure");
 _Static_assert(offsetof(tg_claim, failure_count) == 32, "tg_claim.failure_count");
-_Static_assert(offsetof(tg_claim, reserved) == 36, "tg_claim.reserved");
+_Static_assert(offsetof(tg_claim, more) == 36, "tg_claim.more");
 _Static_assert(sizeof(tg_log_event) == 40, "tg_log_event");
 _Static_assert(offsetof(tg_log_event, struct_size) == 0, "tg_log_event.struct_size");
 _Static_assert(offsetof(tg_log_event, code) == 8, "tg_log_event.code");

@@ -140,8 +140,8 @@ impl Report {
                 let _ = writeln!(text, "    \"{}\" [{}, {})", claim.label, claim.offset, claim.offset + claim.size);
             }
         }
-        if self.more > 0 {
-            let _ = writeln!(text, "and at least {} failures more", self.more);
+        if self.more {
+            let _ = writeln!(text, "and more failures");
         }
         for suspect in &self.suspects {
             let _ = writeln!(text, "in flight at the loss: \"{suspect}\"");
@@ -200,7 +200,7 @@ impl Report {
             })
             .collect();
         json!({
-            "schema": 1,
+            "schema": 2,
             "function": self.function,
             "field": self.field,
             "code": self.code as i32,

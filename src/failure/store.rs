@@ -9,11 +9,12 @@ use super::interval::{Holds, IntervalMap};
 use super::ledger::{Kind, Late, Ledger, Met, Point, World, put};
 use super::name::Name;
 use super::report::StepKind;
-use super::roots::{Cause, Context, RootKey, RootTable, SetKey};
+use super::roots::{Cause, Context, Gathered, Origin, RootKey, RootTable, SetKey};
 use super::skips::NewStep;
 use crate::code::Code;
 use crate::error::{Error, Fault, Roots};
 use arrayvec::ArrayVec;
+use hashbrown::HashSet;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,8 +188,8 @@ impl Failures {
         }
         if let Some(context) = never_written {
             let fault = Fault::new(Code::NeverWritten, "");
-            let set = self.roots.mint(Some(Box::new(Cause { fault, context })));
-            self.roots.for_each_mut(set, |root| root.origin.push(claims.name.serial));
+            let set = self.roots.mint(Some(Arc::new(Cause { fault, context })));
+            self.roots.for_each_mut(set, |root| root.origin.add(claims.name.serial));
             claims.claim(0, size, set, &mut self.roots);
             self.roots.release(set);
         }
@@ -215,8 +216,8 @@ impl Failures {
         let message = cut(&fault.message, MAX_MESSAGE);
         let fault =
             if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
-        let set = self.roots.mint(Some(Box::new(Cause { fault, context })));
-        self.roots.for_each_mut(set, |root| root.origin.extend_from_slice(origin));
+        let set = self.roots.mint(Some(Arc::new(Cause { fault, context })));
+        self.roots.for_each_mut(set, |root| origin.iter().for_each(|serial| root.origin.add(*serial)));
         self.log_root(set);
         set
     }
@@ -231,8 +232,8 @@ impl Failures {
         self.roots.oldest(set).id
     }
 
-    /// How many roots a set has.
-    pub fn size(&self, set: SetKey) -> u32 {
+    /// How many roots a set names, and whether there are more.
+    pub fn size(&self, set: SetKey) -> (u32, bool) {
         self.roots.size(set)
     }
 
@@ -381,7 +382,7 @@ pub trait FailureStore {
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
         if let Some(claims) = blocks.claims_mut(block) {
-            failures.roots.for_each_mut(set, |root| root.origin.push(claims.name.serial));
+            failures.roots.for_each_mut(set, |root| root.origin.add(claims.name.serial));
             claims.map.clear(&mut failures.roots);
             let before = claims.unallocated.replace(set);
             if let Some(before) = before {
@@ -431,51 +432,31 @@ pub trait FailureStore {
     fn propagate(&mut self, work: &Work<'_>, uses: &[Use]) -> Roots {
         let (blocks, failures) = self.split();
         // Which root was found on what, each root once.
-        let mut found: ArrayVec<(RootKey, Option<BlockKey>), { crate::error::MAX_ROOTS }> = ArrayVec::new();
-        let mut union: Option<SetKey> = None;
-        let mut add = |failures: &mut Failures, set: SetKey, on: Option<BlockKey>| {
-            for (key, _) in failures.roots.members(set) {
-                if !found.is_full() && found.iter().all(|(known, _)| *known != key) {
-                    found.push((key, on));
-                }
-            }
-            let wider = match union {
-                None => {
-                    failures.roots.hold(&set);
-                    set
-                }
-                Some(so_far) if so_far == set => so_far,
-                Some(so_far) => {
-                    let wider = failures.roots.union(so_far, set);
-                    failures.roots.release(so_far);
-                    wider
-                }
-            };
-            union = Some(wider);
-        };
+        let mut found: Gathered<Option<BlockKey>> = Gathered::default();
         if let Some((set, _)) = work.broken {
-            add(failures, set, None);
+            failures.roots.gather(set, None, &mut found);
         }
         for u in uses {
             let Some(claims) = blocks.claims(u.bytes.block) else {
                 continue;
             };
             if u.access.needs_bytes() || !claims.is_allocated() {
-                claims.sets(u.bytes.start, u.bytes.end, |set| add(failures, set, Some(u.bytes.block)));
+                let on = Some(u.bytes.block);
+                claims.sets(u.bytes.start, u.bytes.end, |set| failures.roots.gather(set, on, &mut found));
             }
         }
-        let Some(set) = union else {
-            return Roots::default();
-        };
-
-        let mut answer = failures.name(set);
+        let mut answer = Roots::default();
+        if found.roots().is_empty() {
+            return answer;
+        }
+        failures.roots.name_gathered(&found, &mut answer);
         let produced = names(blocks, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block));
         for name in &produced {
             if answer.asked.try_push(name.serial).is_err() {
                 break;
             }
         }
-        for (root, on) in &found {
+        for (root, on) in found.roots() {
             let needed = match on {
                 Some(block) => blocks.claims(*block).map(|claims| &claims.name),
                 None => work.broken.map(|(_, name)| name),
@@ -485,6 +466,11 @@ pub trait FailureStore {
                 record(failures, *root, &step);
             }
         }
+        // What writes nothing hands nothing on.
+        if !uses.iter().any(|u| u.access.writes()) {
+            return answer;
+        }
+        let set = failures.roots.intern(&found);
         drop(produced);
         let writes = uses.iter().filter(|u| u.access.writes());
         for u in writes {
@@ -649,7 +635,7 @@ pub trait FailureStore {
         match (fault, late) {
             (Some(fault), _) => {
                 if let Some(set) = provisional {
-                    failures.roots.replace(set, Box::new(Cause { fault, context }));
+                    failures.roots.replace(set, Arc::new(Cause { fault, context }));
                     id = failures.id(set);
                     failures.log_root(set);
                 } else {
@@ -708,15 +694,16 @@ pub trait FailureStore {
         let (blocks, failures) = self.split();
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
-        let mut origin: SmallVec<[u64; 4]> = SmallVec::new();
+        let mut origin = Origin::default();
+        let mut seen: HashSet<u64> = HashSet::new();
         failures.ledger.written_at(points, |bytes| {
             if let Some(claims) = blocks.claims(bytes.block)
-                && !origin.contains(&claims.name.serial)
+                && seen.insert(claims.name.serial)
             {
-                origin.push(claims.name.serial);
+                origin.add(claims.name.serial);
             }
         });
-        failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
+        failures.roots.for_each_mut(set, |root| root.origin = origin.clone());
         failures.ledger.fail(|failed| points.contains(&failed), set, &mut failures.roots);
         replay(blocks, failures, set);
         tidy(blocks, failures);
@@ -789,7 +776,7 @@ pub trait FailureStore {
         failures.reconciled_one();
         if let (Some(set), true) = (failures.loss.set, claims.is_allocated()) {
             let serial = claims.name.serial;
-            failures.roots.for_each_mut(set, |root| root.origin.push(serial));
+            failures.roots.for_each_mut(set, |root| root.origin.add(serial));
             claims.map.update(0, claims.size, &mut failures.roots, |roots, _, _, old| {
                 Some(old.unwrap_or_else(|| {
                     roots.hold(&set);
@@ -857,11 +844,7 @@ fn claim_all<B: Blocks>(
         if let Some(claims) = blocks.claims_mut(bytes.block) {
             if first {
                 let serial = claims.name.serial;
-                failures.roots.for_each_mut(set, |root| {
-                    if !root.origin.contains(&serial) {
-                        root.origin.push(serial);
-                    }
-                });
+                failures.roots.for_each_mut(set, |root| root.origin.add(serial));
             }
             claims.claim(bytes.start, bytes.end, set, &mut failures.roots);
         }

@@ -35,7 +35,7 @@ pub struct tg_report_info {
     pub failure_count: usize,
     /// The work it suspects of a loss; tg_report_suspect gives each.
     pub suspect_count: usize,
-    /// At least this many roots that it does not list.
+    /// 1 when there are roots that it does not list: of one set of roots the 32 oldest are kept. Otherwise 0.
     pub more: u32,
     /// 0.
     pub reserved: u32,
@@ -189,7 +189,7 @@ fn on_record() -> (Report, &'static str) {
             vk_result: 0,
             message: String::new(),
             failures: Vec::new(),
-            more: told.roots.ids.len() as u32 + told.roots.more,
+            more: !told.roots.ids.is_empty() || told.roots.more,
             suspects: Vec::new(),
         },
         |device| device.report_roots(&told.roots),
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn tg_report_get_info(report: tg_report, out: *mut tg_repo
             message: kept.message.borrow(),
             failure_count: report.failures.len(),
             suspect_count: report.suspects.len(),
-            more: report.more,
+            more: u32::from(report.more),
             reserved: 0,
         });
         Ok(())

@@ -82,11 +82,11 @@ fn r1_claims_are_listed_by_byte() {
     let rig = rig();
     let buffer = rig.filled(64, 1);
     let (a, b) = (rig.taint(part(buffer, 3, 5)), rig.taint(part(buffer, 8, 2)));
-    let none = Claim { offset: 0, size: 0, failure: 0, failures: 0 };
+    let none = Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false };
     let mut out = [none; 4];
     assert_eq!(rig.device.claims(whole(buffer), &mut out).expect("claims"), 2);
-    assert_eq!(out[0], Claim { offset: 3, size: 5, failure: a, failures: 1 });
-    assert_eq!(out[1], Claim { offset: 8, size: 2, failure: b, failures: 1 });
+    assert_eq!(out[0], Claim { offset: 3, size: 5, failure: a, failures: 1, more: false });
+    assert_eq!(out[1], Claim { offset: 8, size: 2, failure: b, failures: 1, more: false });
     assert_eq!(rig.device.claims(part(buffer, 5, 4), &mut out).expect("claims"), 2);
     assert_eq!((out[0].offset, out[0].size, out[1].offset, out[1].size), (5, 3, 8, 1));
     assert_eq!(rig.device.claims(whole(buffer), &mut out[..1]).expect("claims"), 2, "the count is of all there are");
@@ -96,19 +96,35 @@ fn r1_claims_are_listed_by_byte() {
 }
 
 #[test]
-fn r1_past_thirty_two_roots_there_is_a_count() {
+fn r1_past_thirty_two_roots_there_is_a_flag() {
     let rig = rig();
     let buffer = rig.filled(64, 1);
     let roots: Vec<u64> = (0..40).map(|at| rig.taint(part(buffer, at, 1))).collect();
     match rig.read(whole(buffer)) {
         Err(Error::Unwritten(found)) => {
             assert_eq!(found.ids[..], roots[..MAX_ROOTS]);
-            assert!(found.more >= 1);
+            assert!(found.more);
         }
         other => panic!("{other:?}"),
     }
     let out = rig.buffer(64);
     assert_eq!(skipped(rig.launch(rig.kernel(&triple()), &[whole(buffer), whole(out)])).len(), MAX_ROOTS);
+    // What lists the claim, what reports on it, and what answers a read agree.
+    let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }; 2];
+    assert_eq!(rig.device.claims(whole(out), &mut claims), Ok(1));
+    let count = MAX_ROOTS as u32;
+    assert_eq!(claims[0], Claim { offset: 0, size: 64, failure: roots[0], failures: count, more: true });
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    assert_eq!((report.failures.len(), report.more), (MAX_ROOTS, true));
+    assert!(report.text().contains("and more failures"), "{}", report.text());
+    let exact = rig.buffer(64);
+    let first =
+        rig.launch(rig.kernel(&triple()), &[part(buffer, 0, MAX_ROOTS as u64), part(exact, 0, MAX_ROOTS as u64)]);
+    assert_eq!(skipped(first)[..], roots[..MAX_ROOTS]);
+    assert_eq!(rig.device.claims(whole(exact), &mut claims), Ok(1));
+    assert_eq!((claims[0].failures, claims[0].more), (count, false));
+    assert!(!rig.device.report_slices(&[whole(exact)]).expect("a report").more);
+    rig.write(whole(exact), &[1; 64]).expect("a write");
     rig.write(whole(buffer), &[1; 64]).expect("a write");
     rig.write(whole(out), &[1; 64]).expect("a write");
     assert_eq!(rig.settled_failures(), 0);
@@ -416,9 +432,9 @@ fn r5_extra_reads_stop_a_launch_and_extra_writes_take_its_roots() {
     };
     launch(part(table, 0, 40)).expect("a launch");
     assert_eq!(skipped(launch(part(table, 40, 8))), [root]);
-    let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0 }; 2];
+    let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }; 2];
     assert_eq!(rig.device.claims(whole(token), &mut claims).expect("claims"), 1);
-    assert_eq!(claims[0], Claim { offset: 3, size: 5, failure: root, failures: 1 });
+    assert_eq!(claims[0], Claim { offset: 3, size: 5, failure: root, failures: 1, more: false });
 }
 
 // R6
@@ -432,7 +448,7 @@ fn r6_two_roots_in_one_read_are_both_named_once() {
     assert_eq!(rig.unreadable(whole(buffer)), [x, y]);
     let slices = [part(buffer, 0, 10), part(buffer, 40, 8), part(buffer, 22, 1), part(buffer, 0, 64)];
     match rig.device.check_written(&slices, FOREVER) {
-        Err(Error::Unwritten(roots)) => assert_eq!((&roots.ids[..], roots.more), (&[x, y][..], 0)),
+        Err(Error::Unwritten(roots)) => assert_eq!((&roots.ids[..], roots.more), (&[x, y][..], false)),
         other => panic!("{other:?}"),
     }
     let report = rig.device.report_slices(&slices).expect("a report");
