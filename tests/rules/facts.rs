@@ -883,12 +883,12 @@ fn r9_a_launch_releases_exactly_the_bytes_that_its_grid_and_push_constants_prove
             let words = vec![9_u8.wrapping_add(pushed as u8); bytes as usize];
             assert_eq!(rig.read(part(buffer, 8, bytes)).expect("a read"), words, "{told}");
         }
-        let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0 }; 4];
+        let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }; 4];
         assert_eq!(rig.device.claims(whole(buffer), &mut claims).expect("claims"), if bytes > 0 { 2 } else { 1 });
         if bytes > 0 {
-            assert_eq!(claims[0], Claim { offset: 0, size: 8, failure: root, failures: 1 }, "{told}");
+            assert_eq!(claims[0], Claim { offset: 0, size: 8, failure: root, failures: 1, more: false }, "{told}");
             let (offset, size) = (8 + bytes, 72 - bytes);
-            assert_eq!(claims[1], Claim { offset, size, failure: root, failures: 1 }, "{told}");
+            assert_eq!(claims[1], Claim { offset, size, failure: root, failures: 1, more: false }, "{told}");
         }
         let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
         let unproven = report.failures[0].path.iter().any(|step| step.kind == StepKind::UnprovenWrite);
