@@ -857,16 +857,19 @@ impl<'i, 'a> Walk<'i, 'a> {
                         }
                     }
                 }
-                // A loop: whichever way it is left, if it is.
+                // A loop: whichever way it is left. One that is never left is no way to anything.
                 _ => {
-                    let mut all = terms.always();
                     let inside: HashSet<usize> = together.iter().copied().collect();
-                    for &node in together {
-                        for successor in graph.nodes[node].successors.iter().filter(|next| !inside.contains(next)) {
-                            all = terms.both(&all, reached[*successor].as_ref()?);
-                        }
+                    let ways = together.iter().flat_map(|&node| &graph.nodes[node].successors);
+                    let mut all: Option<Condition> = None;
+                    for way in ways.filter(|way| !inside.contains(way)) {
+                        let condition = reached[*way].as_ref()?;
+                        all = Some(match &all {
+                            Some(all) => terms.both(all, condition),
+                            None => Rc::clone(condition),
+                        });
                     }
-                    all
+                    all.unwrap_or_else(|| terms.never())
                 }
             };
             for &node in together {
