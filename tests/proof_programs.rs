@@ -585,7 +585,9 @@ fn info(statements: &[Statement]) -> Result<KernelInfo, String> {
     let code = Writer::module(statements);
     let source =
         KernelSource { code: &code, entry: "main", constants: &[], label: "", trusted: false, declares_uses: false };
-    inspect(&source, &ModuleLimits::default()).map(|module| module.info).map_err(|rejected| rejected.fault.message.into())
+    inspect(&source, &ModuleLimits::default())
+        .map(|module| module.info)
+        .map_err(|rejected| rejected.fault.message.into())
 }
 
 fn loaded(statements: &[Statement], output: usize) -> bool {

@@ -229,7 +229,8 @@ impl<'i, 'a> Walk<'i, 'a> {
                 }
             }
         }
-        let mut changed = vec![Rc::new(Vec::new()); self.graph.nodes.len()];
+        let nothing = Rc::new(Vec::new());
+        let mut changed: Vec<Rc<Vec<u32>>> = self.graph.nodes.iter().map(|_| Rc::clone(&nothing)).collect();
         self.graph.backwards(&|_| false, &mut |together| {
             if together.len() > 1 || self.graph.nodes[together[0]].successors.contains(&together[0]) {
                 let mut all: Vec<u32> = together.iter().flat_map(|&node| changes[node].iter().copied()).collect();
