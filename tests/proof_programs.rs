@@ -581,13 +581,27 @@ fn run(statements: &[Statement], launch: &Launch) -> ([Vec<bool>; OUTPUTS], [boo
     (written, foreign)
 }
 
-fn info(statements: &[Statement]) -> Result<KernelInfo, String> {
+fn info(statements: &[Statement], trusted: bool) -> Result<KernelInfo, String> {
     let code = Writer::module(statements);
-    let source =
-        KernelSource { code: &code, entry: "main", constants: &[], label: "", trusted: false, declares_uses: false };
-    inspect(&source, &ModuleLimits::default())
-        .map(|module| module.info)
-        .map_err(|rejected| rejected.fault.message.into())
+    let source = KernelSource { code: &code, entry: "main", constants: &[], label: "", trusted, declares_uses: false };
+    match inspect(&source, &ModuleLimits::default()) {
+        Ok(module) => Ok(module.info),
+        Err(rejected) => Err(rejected.fault.message.into()),
+    }
+}
+
+/// A caller who vouches for a module is held to no limit of the control flow: the proof has its own.
+#[test]
+fn a_kernel_too_large_to_look_at_proves_nothing() {
+    let found = |branches: usize| {
+        let mut statements = vec![Statement::Store(0, Int::Global(0)), Statement::Load(0, Int::Global(0), 0)];
+        let compare = || Bool::Compare("<", Box::new(Int::Data), Box::new(Int::Variable(0)));
+        statements.extend((0..branches).map(|_| Statement::If(compare(), vec![Statement::Set(1, Int::Data)], vec![])));
+        let info = info(&statements, true).unwrap();
+        (info.bindings[1].access, info.bindings[1].coverage.is_some())
+    };
+    assert_eq!(found(100), (Access::MayWrite, true));
+    assert_eq!(found(6000), (Access::ReadWrite, false));
 }
 
 fn loaded(statements: &[Statement], output: usize) -> bool {
@@ -605,7 +619,7 @@ fn random_kernels_prove_enough_to_be_worth_comparing() {
     let (mut proven, mut no_readers) = (0, 0);
     for seed in 1..200u64 {
         let statements = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)).statements(3, false);
-        for binding in &info(&statements).unwrap().bindings[1..] {
+        for binding in &info(&statements, false).unwrap().bindings[1..] {
             let facts = LaunchFacts { groups: [3, 1, 1], push: &[1; 12], slice_size: 48, sizes: &|_| Some(48) };
             proven +=
                 usize::from(binding.coverage.as_ref().is_some_and(|coverage| !coverage.covered(&facts).is_empty()));
@@ -634,7 +648,7 @@ proptest! {
     #[test]
     fn what_is_proven_is_what_the_kernel_does(seed in 1u64.., launches in prop::collection::vec(any_launch(), 3)) {
         let statements = Random(seed).statements(3, false);
-        let info = info(&statements).map_err(TestCaseError::fail)?;
+        let info = info(&statements, false).map_err(TestCaseError::fail)?;
         for launch in &launches {
             let (written, foreign) = run(&statements, launch);
             for output in 0..OUTPUTS {
