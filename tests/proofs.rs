@@ -349,6 +349,11 @@ fn the_kernels_of_the_tree_are_proven() {
         &[("Scratch", 0..12480)],
     );
     check("examples/shaders/double.spv", launch([2, 1, 1], &[], 400), &[("Doubled", words(100))]);
+    // Four levels by each invocation, in a loop: its descriptor says that it writes all of them.
+    check("examples/shaders/tone_curve.spv", launch([1, 1, 1], &[30, 20], 1024), &[("Curve", 0..0)]);
+    check("c_tests/shaders/past_end.spv", launch([2, 1, 1], &[100, 9], 400), &[("To", words(100))]);
+    check("tests/vulkan_backend/scale.spv", launch([2, 1, 1], &[2, 90], 400), &[("target", words(90))]);
+    check("tests/vulkan_backend/stray.spv", launch([1, 1, 1], &[5], 400), &[("target", 20..24)]);
     check("c_tests/shaders/add.spv", launch([2, 1, 1], &[100], 400), &[("To", words(100))]);
     check("c_tests/shaders/scale.spv", launch([2, 1, 1], &[100, 2], 400), &[("To", words(100))]);
     check("c_tests/shaders/store.spv", launch([2, 1, 1], &[100, 2], 400), &[("To", words(100))]);

@@ -559,8 +559,8 @@ impl Store {
         let mut moves = [0i64; 6];
         for step in &self.steps {
             let index = grid.sum(step.index, numbers)?;
-            for axis in 0..6 {
-                moves[axis] = moves[axis].checked_add(index.factors[axis].checked_mul(i64::from(step.stride))?)?;
+            for (by, factor) in moves.iter_mut().zip(index.factors) {
+                *by = by.checked_add(factor.checked_mul(i64::from(step.stride))?)?;
             }
         }
         let mut dimensions = [(0i64, 0i64); 6];
@@ -615,9 +615,8 @@ impl Store {
             let offset = within(index.offset, indices, room)?.0;
             first = first.checked_add(offset.checked_mul(stride)?)?;
         }
-        for axis in 0..6 {
-            let end = if moves[axis] < 0 { grid.high[axis] } else { grid.low[axis] };
-            first = first.checked_add(moves[axis].checked_mul(end)?)?;
+        for (by, (low, high)) in moves.iter().zip(grid.low.iter().zip(grid.high)) {
+            first = first.checked_add(by.checked_mul(if *by < 0 { high } else { *low })?)?;
         }
 
         // A store that does not fit in the slice as a whole may be left out as a whole.

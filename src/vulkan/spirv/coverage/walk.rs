@@ -229,7 +229,8 @@ impl<'i, 'a> Walk<'i, 'a> {
                 }
             }
         }
-        let mut changed = vec![Rc::new(Vec::new()); self.graph.nodes.len()];
+        let nothing = Rc::new(Vec::new());
+        let mut changed: Vec<Rc<Vec<u32>>> = self.graph.nodes.iter().map(|_| Rc::clone(&nothing)).collect();
         self.graph.backwards(&|_| false, &mut |together| {
             if together.len() > 1 || self.graph.nodes[together[0]].successors.contains(&together[0]) {
                 let mut all: Vec<u32> = together.iter().flat_map(|&node| changes[node].iter().copied()).collect();
@@ -857,16 +858,19 @@ impl<'i, 'a> Walk<'i, 'a> {
                         }
                     }
                 }
-                // A loop: whichever way it is left, if it is.
+                // A loop: whichever way it is left. One that is never left is no way to anything.
                 _ => {
-                    let mut all = terms.always();
                     let inside: HashSet<usize> = together.iter().copied().collect();
-                    for &node in together {
-                        for successor in graph.nodes[node].successors.iter().filter(|next| !inside.contains(next)) {
-                            all = terms.both(&all, reached[*successor].as_ref()?);
-                        }
+                    let ways = together.iter().flat_map(|&node| &graph.nodes[node].successors);
+                    let mut all: Option<Condition> = None;
+                    for way in ways.filter(|way| !inside.contains(way)) {
+                        let condition = reached[*way].as_ref()?;
+                        all = Some(match &all {
+                            Some(all) => terms.both(all, condition),
+                            None => Rc::clone(condition),
+                        });
                     }
-                    all
+                    all.unwrap_or_else(|| terms.never())
                 }
             };
             for &node in together {
