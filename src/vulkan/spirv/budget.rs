@@ -12,7 +12,7 @@
 use super::parse::HEADER_WORDS;
 use crate::code::Code;
 use crate::error::Fault;
-use rspirv::spirv::Op;
+use rspirv::spirv::{Op, StorageClass};
 
 /// Bytes of a module.
 pub(super) const MOST_BYTES: usize = 16 << 20;
@@ -21,8 +21,8 @@ pub(super) const MOST_INSTRUCTIONS: u64 = 1 << 18;
 /// Steps of looking at what the kernel does: see [`super::index::Index::spend`].
 pub(super) const MOST_STEPS: u64 = 1 << 26;
 
-/// Entry points: the validator walks the calls of each.
-const MOST_ENTRIES: u64 = 1024;
+/// Entry points times functions: the validator walks the calls of each entry point.
+const MOST_ENTRIES: u64 = 1 << 20;
 /// Types inside types, in each other.
 const MOST_DEPTH: u64 = 255;
 /// Members of all types, where each type is written out wherever it is named; those of an array's element count once.
@@ -38,6 +38,9 @@ const MOST_GROUPED: u64 = 1 << 20;
 const MOST_INLINED: u64 = 1 << 17;
 /// The same, summed over all functions: drivers do so for each.
 const MOST_INLINED_IN_ALL: u64 = 1 << 22;
+/// Loads, stores and atomic operations of a function on memory that it shares with others, counted like that: drivers
+/// look at each pair of them.
+const MOST_ACCESSES: u64 = 1 << 13;
 /// Elements of the variables in a function, after each call is replaced by the function it calls.
 const MOST_LOCALS: u64 = 1 << 20;
 /// Blocks of a function times half of what is in it, as each use of a value and each construct is looked up along the
@@ -48,11 +51,9 @@ const NESTING: u64 = 8;
 /// What an array counts for whose length depends on specialization.
 const UNKNOWN_LENGTH: u64 = 1 << 16;
 
-/// Who may hand in a module that is beyond a limit of the driver's.
-const TRUSTED: &str = "a caller who vouches for the module can have it unchecked";
-
-fn exceeded(what: &str, count: u64, most: u64) -> Fault {
-    Fault::new(Code::LimitExceeded, format!("the module {what}: {count}; {most} are the most, {TRUSTED}"))
+fn exceeded(subject: &str, count: u64, what: &str, most: u64) -> Fault {
+    let message = format!("{subject} {count} {what}; {most} are the most for a kernel that is not trusted");
+    Fault::new(Code::LimitExceeded, message)
 }
 
 fn no_memory() -> Fault {
@@ -103,7 +104,10 @@ enum Id {
     /// A constant of one number.
     Scalar(u32),
     /// A constant that is written out to so many.
-    Composite { ty: u32, size: u32 },
+    Composite {
+        ty: u32,
+        size: u32,
+    },
     /// Any other value, by its type.
     Value(u32),
     Function(u32),
@@ -118,8 +122,9 @@ struct Type {
     /// Types in it, itself included, where that of an array's element counts once.
     members: u64,
     depth: u64,
-    /// What a pointer points to; itself otherwise.
+    /// What a pointer points to, and whether others can see it.
     pointee: u32,
+    shared: bool,
 }
 
 /// A function and, once its calls are resolved, what it comes to with them.
@@ -127,6 +132,7 @@ struct Type {
 struct Function {
     calls: (u32, u32),
     instructions: u64,
+    accesses: u64,
     blocks: u64,
     /// Constructs that the blocks are in, summed over them.
     nesting: u64,
@@ -221,7 +227,8 @@ ops! {
     TYPE_PIPE = TypePipe, CONSTANT_TRUE = ConstantTrue, CONSTANT = Constant, CONSTANT_COMPOSITE = ConstantComposite,
     CONSTANT_NULL = ConstantNull, SPEC_CONSTANT_COMPOSITE = SpecConstantComposite, SPEC_CONSTANT_OP = SpecConstantOp, FUNCTION = Function,
     FUNCTION_PARAMETER = FunctionParameter, FUNCTION_END = FunctionEnd, FUNCTION_CALL = FunctionCall,
-    VARIABLE = Variable, STORE = Store, COPY_MEMORY = CopyMemory, DECORATE = Decorate, GROUP_DECORATE = GroupDecorate,
+    VARIABLE = Variable, LOAD = Load, STORE = Store, COPY_MEMORY = CopyMemory, ATOMIC_LOAD = AtomicLoad, ATOMIC_STORE = AtomicStore,
+    ATOMIC_XOR = AtomicXor, DECORATE = Decorate, GROUP_DECORATE = GroupDecorate,
     GROUP_MEMBER_DECORATE = GroupMemberDecorate, LOOP_MERGE = LoopMerge, SELECTION_MERGE = SelectionMerge,
     LABEL = Label, BRANCH = Branch, BRANCH_CONDITIONAL = BranchConditional, SWITCH = Switch,
 }
@@ -238,7 +245,7 @@ impl Measure<'_> {
     }
 
     fn ty(&self, id: u32) -> Type {
-        let simple = Type { values: 1, members: 1, depth: 0, pointee: u32::MAX };
+        let simple = Type { values: 1, members: 1, depth: 0, pointee: u32::MAX, shared: false };
         match self.id(id) {
             Id::Type(ty) => self.types.get(ty as usize).copied().unwrap_or(simple),
             _ => simple,
@@ -292,16 +299,27 @@ impl Measure<'_> {
             at = next;
         }
         self.end_function()?;
+        let entries = self.entries.saturating_mul(self.functions.len() as u64);
         let grouped = self.grouped.saturating_mul(self.decorations);
-        for (what, count, most) in [
-            ("has many entry points", self.entries, MOST_ENTRIES),
-            ("has types of many members, each written out wherever it is named", self.members, MOST_MEMBERS),
-            ("has variables of many members", self.variables, MOST_VARIABLES),
-            ("has many constants, each written out wherever it is named", self.constants, MOST_CONSTANTS),
-            ("has large groups of decorations", grouped, MOST_GROUPED),
+        for (subject, count, what, most) in [
+            ("the module has", entries, "pairs of an entry point and a function", MOST_ENTRIES),
+            (
+                "the module's types have",
+                self.members,
+                "members, where each is written out wherever it is named",
+                MOST_MEMBERS,
+            ),
+            ("the module's variables have", self.variables, "members", MOST_VARIABLES),
+            (
+                "the module's constants have",
+                self.constants,
+                "parts, where each is written out wherever it is named",
+                MOST_CONSTANTS,
+            ),
+            ("the module's groups of decorations come to", grouped, "decorations", MOST_GROUPED),
         ] {
             if count > most {
-                return Err(exceeded(what, count, most));
+                return Err(exceeded(subject, count, what, most));
             }
         }
         Ok(())
@@ -347,7 +365,7 @@ impl Measure<'_> {
     }
 
     fn read_type(&mut self, op: u32, id: u32, of: &[u32]) -> Result<(), Fault> {
-        let mut made = Type { values: 1, members: 1, depth: 0, pointee: u32::MAX };
+        let mut made = Type { values: 1, members: 1, depth: 0, pointee: u32::MAX, shared: false };
         match (op, of) {
             (TYPE_MATRIX, &[_, columns, ..]) => made.values = u64::from(columns),
             (TYPE_ARRAY | TYPE_RUNTIME_ARRAY, &[part, ref length @ ..]) => {
@@ -368,11 +386,16 @@ impl Measure<'_> {
                     made.depth = made.depth.max(part.depth + 1);
                 }
             }
-            (TYPE_POINTER, &[_, to, ..]) => made.pointee = self.place_of_type(to),
+            (TYPE_POINTER, &[class, to, ..]) => {
+                made.pointee = self.place_of_type(to);
+                made.shared = ![StorageClass::Function, StorageClass::Private, StorageClass::Input]
+                    .iter()
+                    .any(|&own| own as u32 == class);
+            }
             _ => {}
         }
         if made.depth > MOST_DEPTH {
-            return Err(exceeded("has types inside types", made.depth, MOST_DEPTH));
+            return Err(exceeded("a type of the module has", made.depth, "types around another", MOST_DEPTH));
         }
         self.members = self.members.saturating_add(made.members);
         self.set(id, Id::Type(self.types.len() as u32));
@@ -381,7 +404,7 @@ impl Measure<'_> {
 
     fn read_in_function(&mut self, op: u32, operands: &[u32], at: usize) -> Result<(), Fault> {
         let calls = self.calls.len() as u32;
-        let mut weight = 1;
+        let (mut weight, mut shared) = (1u64, false);
         match (op, operands) {
             (LABEL, &[id, ..]) => {
                 self.set(id, Id::Block(self.blocks.len() as u32));
@@ -404,10 +427,11 @@ impl Measure<'_> {
                     function.locals = function.locals.saturating_add(pointee);
                 }
             }
-            (STORE, &[_, object, ..]) => weight = self.type_of(object).map_or(1, |ty| ty.values),
-            (COPY_MEMORY, &[to, ..]) => {
-                let pointee = self.type_of(to).and_then(|to| self.types.get(to.pointee as usize));
+            (STORE | ATOMIC_STORE | COPY_MEMORY, &[to, ..]) => {
+                let to = self.type_of(to);
+                let pointee = to.and_then(|to| self.types.get(to.pointee as usize));
                 weight = pointee.map_or(1, |pointee| pointee.values);
+                shared = to.is_some_and(|to| to.shared);
             }
             // Whatever else makes a value has its type and its id first.
             (_, &[ty, id, ..]) if matches!(self.id(ty), Id::Type(_)) => {
@@ -415,6 +439,11 @@ impl Measure<'_> {
                 weight = self.types.get(place as usize).map_or(1, |ty| ty.values);
                 if matches!(self.id(id), Id::Unknown) {
                     self.set(id, Id::Value(place));
+                }
+                if matches!(op, LOAD | ATOMIC_LOAD..=ATOMIC_XOR)
+                    && let Some(&from) = operands.get(2)
+                {
+                    shared = self.type_of(from).is_some_and(|from| from.shared);
                 }
                 if op == FUNCTION_CALL
                     && let Some(&callee) = operands.get(2)
@@ -431,6 +460,9 @@ impl Measure<'_> {
             && let Some(function) = self.functions.last_mut()
         {
             function.instructions = function.instructions.saturating_add(weight.max(1));
+            if shared {
+                function.accesses = function.accesses.saturating_add(weight.max(1));
+            }
         }
         Ok(())
     }
@@ -549,8 +581,8 @@ impl Measure<'_> {
             }
         }
         if all > MOST_INLINED_IN_ALL {
-            let what = "has many instructions after calls are replaced by what they call, in all functions together";
-            return Err(exceeded(what, all, MOST_INLINED_IN_ALL));
+            let what = "instructions together, with those of what they call for each call";
+            return Err(exceeded("the module's functions have", all, what, MOST_INLINED_IN_ALL));
         }
         Ok(())
     }
@@ -570,8 +602,10 @@ impl Measure<'_> {
             let callee = self.functions[callee as usize];
             let nesting = self.calls[call as usize].nesting;
             sum.instructions = sum.instructions.saturating_add(callee.instructions);
+            sum.accesses = sum.accesses.saturating_add(callee.accesses);
             sum.locals = sum.locals.saturating_add(callee.locals);
-            sum.nesting = sum.nesting.saturating_add(callee.nesting).saturating_add(nesting.saturating_mul(callee.blocks));
+            sum.nesting =
+                sum.nesting.saturating_add(callee.nesting).saturating_add(nesting.saturating_mul(callee.blocks));
             // Its first block goes on in that of the call.
             sum.blocks = sum.blocks.saturating_add(callee.blocks.saturating_sub(1));
         }
@@ -579,13 +613,14 @@ impl Measure<'_> {
         self.functions[number as usize] = sum;
         let control_flow =
             (sum.blocks / 2).saturating_mul(sum.instructions.saturating_add(sum.nesting.saturating_mul(NESTING)));
-        for (what, count, most) in [
-            ("has a function of many instructions after calls are replaced by what they call", sum.instructions, MOST_INLINED),
-            ("has a function of many variables after calls are replaced by what they call", sum.locals, MOST_LOCALS),
-            ("has a function whose blocks, and what they are nested in, multiply to much work", control_flow, MOST_CONTROL_FLOW),
+        for (count, what, most) in [
+            (sum.instructions, "instructions, with those of what it calls for each call", MOST_INLINED),
+            (sum.accesses, "accesses to memory, with those of what it calls for each call", MOST_ACCESSES),
+            (sum.locals, "elements of variables, with those of what it calls for each call", MOST_LOCALS),
+            (control_flow, "steps of control flow, which grow with its blocks, nesting and calls", MOST_CONTROL_FLOW),
         ] {
             if count > most {
-                return Err(exceeded(what, count, most));
+                return Err(exceeded("a function of the module has", count, what, most));
             }
         }
         Ok(sum.instructions)
