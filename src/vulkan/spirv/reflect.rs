@@ -177,7 +177,7 @@ fn name_of<'a>(index: &Index<'a>, variable: u32) -> &'a str {
     cut(name, MAX_NAME)
 }
 
-/// Step 5 of the module's checks.
+/// Step 6 of the module's checks.
 fn check_layout(
     index: &Index<'_>,
     accesses: &Accesses,
