@@ -11,7 +11,7 @@ mod modules;
 use c::{Device, DeviceOptions};
 use tidegate::code::Code;
 use tidegate::failure::Access;
-use tidegate::ffi::{TG_ERROR_INVALID_SHADER, TG_ERROR_LIMIT_EXCEEDED, tg_result};
+use tidegate::ffi::{TG_ERROR_INVALID_SHADER, TG_ERROR_LIMIT_EXCEEDED, TG_ERROR_OUT_OF_HOST_MEMORY, tg_result};
 use tidegate::stream::backend::KernelSource;
 use tidegate::vulkan::spirv::{Module, ModuleLimits, Rejected, inspect};
 
@@ -180,4 +180,47 @@ fn a_name_is_cut_where_it_is_learnt() {
 fn a_constant_index_past_the_end_of_shared_memory_is_refused() {
     look(&modules::shared_array(16, 15), false).unwrap();
     refused(look(&modules::shared_array(16, 16), false), Code::InvalidShader, "is indexed at 16, where it has 16");
+}
+
+/// Leaves the process so much more address space than it has.
+fn leave_room(bytes: u64) {
+    let sizes = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = sizes.split(' ').next().unwrap().parse().unwrap();
+    // SAFETY: takes a number and gives one.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    let most = pages * page + bytes;
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a struct that lives as long as the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+}
+
+/// The kernel is broken for want of memory, and the device goes on.
+#[track_caller]
+fn out_of_memory(test: &str, room: u64, make: impl FnOnce() -> Vec<u8>, words: &str) {
+    c::alone(test, &[], || {
+        let (code, small) = (make(), modules::additions(1));
+        let device = Device::create(DeviceOptions::default()).unwrap();
+        leave_room(room);
+        let (kernel, answer) = device.kernel_create(&code, &[]);
+        let refused = answer.unwrap_err();
+        assert_eq!(refused.code, TG_ERROR_OUT_OF_HOST_MEMORY, "{}", refused.message);
+        assert!(refused.message.contains(words), "\"{}\" does not say \"{words}\"", refused.message);
+        leave_room(ADDRESS_SPACE);
+        device.kernel_rebuild(kernel, &small, &[]).unwrap();
+        device.kernel_destroy(kernel).unwrap();
+        device.destroy().unwrap();
+    });
+}
+
+#[test]
+fn no_memory_to_parse_in_is_no_end_of_the_process() {
+    let words = "bytes that looking at the module may take";
+    let test = "no_memory_to_parse_in_is_no_end_of_the_process";
+    out_of_memory(test, 128 << 20, || modules::additions(200_000), words);
+}
+
+#[test]
+fn no_memory_for_a_stack_is_no_end_of_the_process() {
+    let test = "no_memory_for_a_stack_is_no_end_of_the_process";
+    out_of_memory(test, 16 << 20, || modules::additions(1), "no thread to compile a kernel on");
 }
