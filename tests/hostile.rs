@@ -98,6 +98,7 @@ answered! {
     many_loads_and_stores: modules::loads_and_stores(20_000) => beyond("accesses to memory");
     a_long_chain_of_additions: modules::additions(20_000) => Ok(());
     a_chain_of_specialization_operations: modules::spec_chain(5000) => Ok(());
+    local_arrays_of_many_calls: modules::local_arrays(40, 30_000) => beyond("1200000 elements of variables");
     functions_that_nothing_calls: modules::functions(5000) => Ok(());
     entry_points_of_many_functions: modules::entries(1000, 10_000) => beyond("pairs of an entry point and a function");
     groups_of_decorations: modules::decoration_groups(20_000, 20_000) => beyond("groups of decorations");
@@ -168,6 +169,17 @@ fn a_function_that_calls_itself_is_refused() {
         let _ = look(&modules::recursion(), trusted);
     }
     refused(look(&modules::recursion(), false), Code::InvalidShader, "calls itself");
+}
+
+#[test]
+fn a_length_that_specialization_decides_counts_as_what_it_is() {
+    let code = modules::specialized_array();
+    let with = |constants: &[(u32, u32)]| {
+        inspect(&KernelSource { constants, ..source(&code, false) }, &ModuleLimits::default())
+    };
+    with(&[]).unwrap();
+    with(&[(0, 64)]).unwrap();
+    refused(with(&[(0, 1 << 14)]), Code::LimitExceeded, "a function of the module has 2621444 instructions");
 }
 
 #[test]

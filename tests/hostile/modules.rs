@@ -22,6 +22,7 @@ pub struct Module {
 
 const WORKGROUP: u32 = 4;
 const PRIVATE: u32 = 6;
+const FUNCTION: u32 = 7;
 
 mod op {
     pub const NAME: u32 = 5;
@@ -49,6 +50,7 @@ mod op {
     pub const DECORATE: u32 = 71;
     pub const MEMBER_DECORATE: u32 = 72;
     pub const I_ADD: u32 = 128;
+    pub const I_MUL: u32 = 132;
     pub const SELECT: u32 = 169;
     pub const U_LESS_THAN: u32 = 176;
     pub const LOOP_MERGE: u32 = 246;
@@ -603,6 +605,43 @@ pub fn pointers(n: u32, buffers: u32) -> Vec<u8> {
         at = m.value(op::SELECT, element, &[condition, at, all[i % all.len()]]);
     }
     m.add(op::STORE, &[at, m.one]);
+    m.end();
+    m.finish()
+}
+
+/// An array whose length is four times the specialization constant 0, and is 8 if nothing is given, loaded as one value.
+pub fn specialized_array() -> Vec<u8> {
+    let mut m = Module::new();
+    let (two, four) = (m.id(), m.constant(4));
+    m.decorate(two, 1, &[0]);
+    put(&mut m.globals, op::SPEC_CONSTANT, &[m.int, two, 2]);
+    let length = m.global_of(op::SPEC_CONSTANT_OP, m.int, &[op::I_MUL, two, four]);
+    let array = m.global(op::TYPE_ARRAY, &[m.int, length]);
+    let pointer = m.global(op::TYPE_POINTER, &[FUNCTION, array]);
+    m.begin(m.main);
+    let variable = m.value(op::VARIABLE, pointer, &[FUNCTION]);
+    for _ in 0..20 {
+        let value = m.value(op::LOAD, array, &[variable]);
+        m.add(op::STORE, &[variable, value]);
+    }
+    m.end();
+    m.finish()
+}
+
+/// So many calls of a function that has an array of `length`.
+pub fn local_arrays(calls: u32, length: u32) -> Vec<u8> {
+    let mut m = Module::new();
+    let length = m.constant(length);
+    let array = m.global(op::TYPE_ARRAY, &[m.int, length]);
+    let pointer = m.global(op::TYPE_POINTER, &[FUNCTION, array]);
+    let called = m.id();
+    m.begin(called);
+    m.value(op::VARIABLE, pointer, &[FUNCTION]);
+    m.end();
+    m.begin(m.main);
+    for _ in 0..calls {
+        m.value(op::FUNCTION_CALL, m.void, &[called]);
+    }
     m.end();
     m.finish()
 }

@@ -9,10 +9,12 @@
 //! published engines, and are measured to keep Mesa's software driver and SPIRV-Tools within seconds. A caller who
 //! vouches for a module is held to the first three only: what it does to the driver is then the caller's affair.
 
+use super::constants::fold;
 use super::parse::HEADER_WORDS;
 use crate::code::Code;
 use crate::error::Fault;
-use rspirv::spirv::{Op, StorageClass};
+use rspirv::spirv::{Decoration, Op, StorageClass};
+use std::collections::HashMap;
 
 /// Bytes of a module.
 pub(super) const MOST_BYTES: usize = 16 << 20;
@@ -48,7 +50,7 @@ const MOST_LOCALS: u64 = 1 << 20;
 const MOST_CONTROL_FLOW: u64 = 1 << 27;
 const NESTING: u64 = 8;
 
-/// What an array counts for whose length depends on specialization.
+/// What an array counts for whose length cannot be evaluated, where a value is of it. A variable of it is refused later.
 const UNKNOWN_LENGTH: u64 = 1 << 16;
 
 fn exceeded(subject: &str, count: u64, what: &str, most: u64) -> Fault {
@@ -99,6 +101,8 @@ pub(super) fn check_memory(words: &[u32], instructions: u64) -> Result<(), Fault
 #[derive(Clone, Copy)]
 enum Id {
     Unknown,
+    /// Not defined yet, but with this number for specialization.
+    Specialized(u32),
     /// By its place in the list of types.
     Type(u32),
     /// A constant of one number.
@@ -117,8 +121,9 @@ enum Id {
 /// A type, with counts that stop at the largest number.
 #[derive(Clone, Copy)]
 struct Type {
-    /// Scalars and vectors of a value of it.
+    /// Scalars and vectors of a value of it; where it is a variable, an array of unknown length counts once.
     values: u64,
+    elements: u64,
     /// Types in it, itself included, where that of an array's element counts once.
     members: u64,
     depth: u64,
@@ -165,6 +170,7 @@ struct Block {
 
 struct Measure<'a> {
     words: &'a [u32],
+    given: HashMap<u32, u32>,
     ids: Vec<Id>,
     types: Vec<Type>,
     functions: Vec<Function>,
@@ -179,14 +185,18 @@ struct Measure<'a> {
     grouped: u64,
 }
 
-/// Counts what the module, whose header and lengths were checked, costs whoever reads it.
-pub(super) fn check(words: &[u32]) -> Result<(), Fault> {
+/// Counts what the module, whose header and lengths were checked, costs whoever reads it with these constants.
+pub(super) fn check(words: &[u32], constants: &[(u32, u32)]) -> Result<(), Fault> {
     let bound = words.get(3).copied().unwrap_or(0) as usize;
     let mut ids = Vec::new();
     ids.try_reserve_exact(bound).map_err(|_| no_memory())?;
     ids.resize(bound, Id::Unknown);
+    let mut given = HashMap::new();
+    given.try_reserve(constants.len()).map_err(|_| no_memory())?;
+    given.extend(constants.iter().copied());
     let mut measure = Measure {
         words,
+        given,
         ids,
         types: Vec::new(),
         functions: Vec::new(),
@@ -224,7 +234,8 @@ macro_rules! ops {
 ops! {
     UNDEF = Undef, ENTRY_POINT = EntryPoint, TYPE_VOID = TypeVoid, TYPE_MATRIX = TypeMatrix, TYPE_ARRAY = TypeArray,
     TYPE_RUNTIME_ARRAY = TypeRuntimeArray, TYPE_STRUCT = TypeStruct, TYPE_POINTER = TypePointer,
-    TYPE_PIPE = TypePipe, CONSTANT_TRUE = ConstantTrue, CONSTANT = Constant, CONSTANT_COMPOSITE = ConstantComposite,
+    TYPE_PIPE = TypePipe, SPEC_CONSTANT_TRUE = SpecConstantTrue, SPEC_CONSTANT_FALSE = SpecConstantFalse,
+    SPEC_CONSTANT = SpecConstant, CONSTANT_FALSE = ConstantFalse, CONSTANT_TRUE = ConstantTrue, CONSTANT = Constant, CONSTANT_COMPOSITE = ConstantComposite,
     CONSTANT_NULL = ConstantNull, SPEC_CONSTANT_COMPOSITE = SpecConstantComposite, SPEC_CONSTANT_OP = SpecConstantOp, FUNCTION = Function,
     FUNCTION_PARAMETER = FunctionParameter, FUNCTION_END = FunctionEnd, FUNCTION_CALL = FunctionCall,
     VARIABLE = Variable, LOAD = Load, STORE = Store, COPY_MEMORY = CopyMemory, ATOMIC_LOAD = AtomicLoad, ATOMIC_STORE = AtomicStore,
@@ -232,6 +243,8 @@ ops! {
     GROUP_MEMBER_DECORATE = GroupMemberDecorate, LOOP_MERGE = LoopMerge, SELECTION_MERGE = SelectionMerge,
     LABEL = Label, BRANCH = Branch, BRANCH_CONDITIONAL = BranchConditional, SWITCH = Switch,
 }
+
+const SPEC_ID: u32 = Decoration::SpecId as u32;
 
 impl Measure<'_> {
     fn id(&self, id: u32) -> Id {
@@ -245,7 +258,7 @@ impl Measure<'_> {
     }
 
     fn ty(&self, id: u32) -> Type {
-        let simple = Type { values: 1, members: 1, depth: 0, pointee: u32::MAX, shared: false };
+        let simple = Type { values: 1, elements: 1, members: 1, depth: 0, pointee: u32::MAX, shared: false };
         match self.id(id) {
             Id::Type(ty) => self.types.get(ty as usize).copied().unwrap_or(simple),
             _ => simple,
@@ -328,7 +341,12 @@ impl Measure<'_> {
     fn read_outside(&mut self, op: u32, operands: &[u32]) -> Result<(), Fault> {
         match (op, operands) {
             (ENTRY_POINT, _) => self.entries += 1,
-            (DECORATE, _) => self.decorations += 1,
+            (DECORATE, _) => {
+                self.decorations += 1;
+                if let &[id, SPEC_ID, number] = operands {
+                    self.set(id, Id::Specialized(number));
+                }
+            }
             (GROUP_DECORATE | GROUP_MEMBER_DECORATE, _) => self.grouped += operands.len() as u64,
             (TYPE_VOID..=TYPE_PIPE, &[id, ref of @ ..]) => self.read_type(op, id, of)?,
             (VARIABLE, &[ty, id, ..]) => {
@@ -339,6 +357,19 @@ impl Measure<'_> {
             }
             (CONSTANT, &[_, id, value]) => {
                 self.set(id, Id::Scalar(value));
+                self.constants += 1;
+            }
+            (SPEC_CONSTANT, &[_, id, value]) => {
+                self.set(id, Id::Scalar(self.given(id).unwrap_or(value)));
+                self.constants += 1;
+            }
+            (CONSTANT_TRUE | CONSTANT_FALSE | SPEC_CONSTANT_TRUE | SPEC_CONSTANT_FALSE, &[_, id]) => {
+                let value = u32::from(matches!(op, CONSTANT_TRUE | SPEC_CONSTANT_TRUE));
+                self.set(id, Id::Scalar(self.given(id).map_or(value, |given| u32::from(given != 0))));
+                self.constants += 1;
+            }
+            (SPEC_CONSTANT_OP, &[_, id, operation, ref of @ ..]) if self.fold(operation, of).is_some() => {
+                self.set(id, self.fold(operation, of).map_or(Id::Unknown, Id::Scalar));
                 self.constants += 1;
             }
             (CONSTANT_COMPOSITE | SPEC_CONSTANT_COMPOSITE, &[ty, id, ref parts @ ..]) => {
@@ -358,6 +389,24 @@ impl Measure<'_> {
         Ok(())
     }
 
+    /// The value that the caller gives a constant.
+    fn given(&self, id: u32) -> Option<u32> {
+        match self.id(id) {
+            Id::Specialized(number) => self.given.get(&number).copied(),
+            _ => None,
+        }
+    }
+
+    /// A constant operation on numbers.
+    fn fold(&self, operation: u32, of: &[u32]) -> Option<u32> {
+        let mut numbers = [0; 3];
+        for (number, &id) in numbers.get_mut(..of.len())?.iter_mut().zip(of) {
+            let Id::Scalar(value) = self.id(id) else { return None };
+            *number = value;
+        }
+        fold(operation, numbers.get(..of.len())?)
+    }
+
     fn add_constant(&mut self, ty: u32, id: u32, size: u64) {
         self.constants = self.constants.saturating_add(size);
         let size = u32::try_from(size).unwrap_or(u32::MAX);
@@ -365,16 +414,20 @@ impl Measure<'_> {
     }
 
     fn read_type(&mut self, op: u32, id: u32, of: &[u32]) -> Result<(), Fault> {
-        let mut made = Type { values: 1, members: 1, depth: 0, pointee: u32::MAX, shared: false };
+        let mut made = Type { values: 1, elements: 1, members: 1, depth: 0, pointee: u32::MAX, shared: false };
         match (op, of) {
-            (TYPE_MATRIX, &[_, columns, ..]) => made.values = u64::from(columns),
+            (TYPE_MATRIX, &[_, columns, ..]) => {
+                made.values = u64::from(columns);
+                made.elements = made.values;
+            }
             (TYPE_ARRAY | TYPE_RUNTIME_ARRAY, &[part, ref length @ ..]) => {
                 let length = match length.first().map(|&length| self.id(length)) {
-                    Some(Id::Scalar(length)) => u64::from(length),
-                    _ => UNKNOWN_LENGTH,
+                    Some(Id::Scalar(length)) => Some(u64::from(length)),
+                    _ => None,
                 };
                 let part = self.ty(part);
-                made.values = part.values.saturating_mul(length);
+                made.values = part.values.saturating_mul(length.unwrap_or(UNKNOWN_LENGTH));
+                made.elements = part.elements.saturating_mul(length.unwrap_or(1));
                 made.members = part.members.saturating_add(1);
                 made.depth = part.depth + 1;
             }
@@ -382,6 +435,7 @@ impl Measure<'_> {
                 for &part in parts {
                     let part = self.ty(part);
                     made.values = made.values.saturating_add(part.values);
+                    made.elements = made.elements.saturating_add(part.elements);
                     made.members = made.members.saturating_add(part.members);
                     made.depth = made.depth.max(part.depth + 1);
                 }
@@ -421,7 +475,7 @@ impl Measure<'_> {
                 weight = operands.len() as u64;
             }
             (VARIABLE, &[ty, id, ..]) => {
-                let pointee = self.types.get(self.ty(ty).pointee as usize).map_or(1, |pointee| pointee.values);
+                let pointee = self.types.get(self.ty(ty).pointee as usize).map_or(1, |pointee| pointee.elements);
                 self.set(id, Id::Value(self.place_of_type(ty)));
                 if let Some(function) = self.functions.last_mut() {
                     function.locals = function.locals.saturating_add(pointee);
@@ -437,7 +491,7 @@ impl Measure<'_> {
             (_, &[ty, id, ..]) if matches!(self.id(ty), Id::Type(_)) => {
                 let place = self.place_of_type(ty);
                 weight = self.types.get(place as usize).map_or(1, |ty| ty.values);
-                if matches!(self.id(id), Id::Unknown) {
+                if matches!(self.id(id), Id::Unknown | Id::Specialized(_)) {
                     self.set(id, Id::Value(place));
                 }
                 if matches!(op, LOAD | ATOMIC_LOAD..=ATOMIC_XOR)
