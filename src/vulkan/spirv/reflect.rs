@@ -392,7 +392,7 @@ fn bindings(
         };
         let name: Arc<str> = here.name.into();
         for element in 0..here.count.min((most - list.len()) as u64) as u32 {
-            list.push(BindingInfo { set, binding, element, access, name: Arc::clone(&name) });
+            list.push(BindingInfo { set, binding, element, access, coverage: None, name: Arc::clone(&name) });
             promised_read.push(here.promised_read);
         }
     }
