@@ -290,6 +290,73 @@ fn a_capability_outside_the_table_is_unsupported() {
     rejected(&kernel, Code::Unsupported, "the capability Kernel");
 }
 
+/// The module with one more instruction behind each of the kind.
+fn with_instruction(code: &[u8], behind: u32, instruction: &[u32]) -> Vec<u8> {
+    edited(code, |op, words| {
+        if op == behind {
+            words.extend_from_slice(instruction);
+        }
+    })
+}
+
+#[test]
+fn an_extension_outside_the_table_is_unsupported() {
+    const OP_EXTENSION: u32 = 10;
+    for (name, known) in [("SPV_KHR_16bit_storage", true), ("SPV_KHR_subgroup_uniform_control_flow", false)] {
+        let mut text = name.as_bytes().to_vec();
+        text.resize(text.len() / 4 * 4 + 4, 0);
+        let text = to_words(&text);
+        let extension = [&[(text.len() as u32 + 1) << 16 | OP_EXTENSION], &text[..]].concat();
+        let code = with_instruction(&load("scale"), OP_CAPABILITY, &extension);
+        match known {
+            true => assert_eq!(accepted(&code).info, accepted(&load("scale")).info),
+            false => drop(rejected(&code, Code::Unsupported, "the extension SPV_KHR_subgroup_uniform_control_flow")),
+        }
+    }
+}
+
+#[test]
+fn an_execution_mode_without_capability_is_unsupported() {
+    const OP_EXECUTION_MODE: u32 = 16;
+    const SUBGROUP_UNIFORM_CONTROL_FLOW: u32 = 4421;
+    const DERIVATIVE_GROUP_LINEAR: u32 = 5290;
+    let code = load("scale");
+    let mut entry = 0;
+    edited(&code, |op, words| {
+        if op == OP_EXECUTION_MODE {
+            entry = words[1];
+        }
+    });
+    for (mode, name) in
+        [(SUBGROUP_UNIFORM_CONTROL_FLOW, "SubgroupUniformControlFlowKHR"), (DERIVATIVE_GROUP_LINEAR, "DerivativeGroup")]
+    {
+        let code = with_instruction(&code, OP_EXECUTION_MODE, &[3 << 16 | OP_EXECUTION_MODE, entry, mode]);
+        rejected(&code, Code::Unsupported, name);
+        refused(inspect(&KernelSource { trusted: true, ..source(&code) }, &roomy()), Code::Unsupported, name);
+    }
+}
+
+#[test]
+fn a_set_of_extended_instructions_outside_the_table_is_unsupported() {
+    const OP_EXT_INST_IMPORT: u32 = 11;
+    let named = |name: &[u8]| {
+        let text = to_words(name);
+        let mut bound = 0;
+        let mut code = edited(&load("scale"), |op, words| {
+            if op == OP_CAPABILITY {
+                bound = 0x3000;
+                words.extend([(text.len() as u32 + 2) << 16 | OP_EXT_INST_IMPORT, bound]);
+                words.extend_from_slice(&text);
+            }
+        });
+        code[12..16].copy_from_slice(&(bound + 1).to_le_bytes());
+        code
+    };
+    rejected(&named(b"SPV_AMD_shader_trinary_minmax\0\0\0"), Code::Unsupported, "\"SPV_AMD_shader_trinary_minmax\"");
+    rejected(&named(b"OpenCL.std\0\0"), Code::Unsupported, "\"OpenCL.std\"");
+    accepted(&named(b"GLSL.std.450\0\0\0\0"));
+}
+
 #[test]
 fn only_storage_buffers_are_bound() {
     for (name, words) in [
@@ -586,6 +653,6 @@ fn nothing_panics_without_the_validator_in_front() {
 #[test]
 fn a_module_of_absurd_size_is_refused_unread() {
     let mut code = load("access");
-    code.resize((64 << 20) + 4, 0);
-    rejected(&code, Code::LimitExceeded, "67108868 bytes");
+    code.resize((16 << 20) + 4, 0);
+    rejected(&code, Code::LimitExceeded, "16777220 bytes");
 }

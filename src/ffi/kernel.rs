@@ -12,6 +12,25 @@ use std::ffi::{c_char, c_void};
 
 /// The caller vouches for the module: it is parsed and reflected, but not validated. A module that breaks Vulkan's
 /// rules may then crash the driver.
+///
+/// Every module is held to two limits, because the library parses it: 16777216 bytes, and 262144 instructions. The steps
+/// that finding out about its bindings takes are limited too. All other modules are also held to these limits, beyond
+/// which validators and drivers take all stack, memory or time there is. Only a trusted module may exceed them: then
+/// the driver alone says how long it takes to compile, and whether the process survives it.
+///
+/// - Types are nested at most 255 deep. If each type is written out wherever another names it, all of them have at most
+///   262144 members, and so have the types of all variables outside functions.
+/// - If each constant is written out wherever another names it, all of them have at most 262144 numbers and vectors.
+/// - If each call is replaced by the function it calls, a function has at most 131072 instructions, 8192 accesses to
+///   memory, and 1048576 elements of variables; all functions together have at most 4194304 instructions. An
+///   instruction on a struct or array counts once for each number and vector in it.
+/// - Half the blocks of such a function, times its instructions and 8 for each construct around each block, are at most
+///   134217728: about 200 nested selections, 150 nested loops or 2500 selections in a row.
+/// - Entry points times functions are at most 1048576; so are decorations times targets of groups of decorations.
+///
+/// What is beyond a limit is TG_ERROR_LIMIT_EXCEEDED, and the message names the limit and the count. The limits are on
+/// what is certain to exhaust a driver. They don't make every driver fast: a module within them may take Mesa's software
+/// driver some seconds, and what a compiler unrolls is the driver's choice.
 pub const TG_KERNEL_TRUSTED: u64 = 1 << 0;
 /// Launches of the kernel declare in `extra` what it reaches without binding it. Modules that reach memory the library
 /// cannot see are TG_ERROR_UNSUPPORTED without it. With it a module may
@@ -50,7 +69,7 @@ pub struct tg_kernel_desc {
     pub struct_size: usize,
     /// SPIR-V, in whatever state; copied. Need not be aligned. Must not be NULL.
     pub code: *const c_void,
-    /// Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 67108864
+    /// Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 16777216
     /// (TG_ERROR_LIMIT_EXCEEDED).
     pub code_size: usize,
     /// The entry point, at most 1024 bytes; empty: "main".
@@ -143,7 +162,9 @@ const ENTRY: usize = 1024;
 
 /// Makes a kernel from SPIR-V.
 ///
-/// The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. A failure
+/// The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. This happens on
+/// a thread of the library's with a stack of 32 MiB, so that the caller's stack may be small; without such a thread the
+/// kernel is broken with TG_ERROR_OUT_OF_HOST_MEMORY. A failure
 /// gives a live handle too: a broken kernel, remembered under a root. Launches of it are skipped, and reads of what
 /// they were to write name the root. tg_kernel_rebuild repairs it. A module that cannot be parsed does not tell what it
 /// writes: then bindings that neither `accesses` nor the launch declares count as written, inputs too.
@@ -156,8 +177,8 @@ const ENTRY: usize = 1024;
 ///          TG_ERROR_STALE_HANDLE for dev; TG_ERROR_INVALID_SHADER (the report has the validator's words);
 ///          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see
 ///          (TG_KERNEL_DECLARES_USES);
-///          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;
-///          TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_LIMIT_EXCEEDED for what the device's limits or those of TG_KERNEL_TRUSTED do not allow;
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Holds no other thread up.
 /// \claims No byte. On failure the kernel itself carries a root, which launches hand on to what they were to write.
 #[unsafe(no_mangle)]

@@ -6,7 +6,7 @@ use super::budget::MOST_STEPS;
 use super::constants::Constants;
 use super::coverage::{Place, Proofs};
 use super::index::Index;
-use super::needs::{Needs, needs};
+use super::needs::{Needs, extensions, modes, needs};
 use super::parse::{Parsed, id_at, literal_at};
 use crate::code::Code;
 use crate::error::Fault;
@@ -42,12 +42,7 @@ impl Faults {
 const MAX_LISTED: usize = 8;
 
 /// Of a module that is `refused` already only its bindings are looked at, and what it needs.
-pub(super) fn reflect(
-    parsed: &Parsed,
-    source: &KernelSource<'_>,
-    limits: &ModuleLimits,
-    refused: bool,
-) -> Reflection {
+pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &ModuleLimits, refused: bool) -> Reflection {
     let index = Index::new(parsed);
     let (needs, mut unsupported) = needs(&index, source.declares_uses);
     let seen = match index.addressing {
@@ -59,6 +54,9 @@ pub(super) fn reflect(
             Code::Unsupported,
             "the module reaches memory by address, and what it touches cannot be seen",
         ));
+    }
+    if unsupported.is_none() {
+        unsupported = extensions(&index);
     }
     let mut faults = Faults::default();
     if index.addressing.is_none() {
@@ -76,6 +74,9 @@ pub(super) fn reflect(
             }
         }
     };
+    if unsupported.is_none() {
+        unsupported = modes(&index, entry, limits.local_size_id);
+    }
     let mut constants = Constants::new(&index, source.constants);
     if let Some(fault) = constants.fault.take() {
         faults.0.get_or_insert(fault);
@@ -106,6 +107,9 @@ pub(super) fn reflect(
         }
         if constants.empty_array {
             faults.add(Code::InvalidShader, "an array of the module has no elements after specialization".into());
+        }
+        if !source.trusted {
+            check_indices(&index, &constants, &functions, &mut faults);
         }
         check_memory(&index, &constants, &accesses, &functions, limits, &mut faults);
     }
@@ -193,7 +197,7 @@ fn name_of<'a>(index: &Index<'a>, variable: u32) -> &'a str {
     cut(name, MAX_NAME)
 }
 
-/// Step 5 of the module's checks.
+/// Step 6 of the module's checks.
 fn check_layout(
     index: &Index<'_>,
     accesses: &Accesses,
@@ -519,6 +523,44 @@ fn group_size(
         return None;
     }
     Some(size.map(|part| part as u32))
+}
+
+/// Constant indices into memory that no robust access of the driver bounds. What depends on specialization is left
+/// alone: a branch that specialization turns off may hold any index.
+fn check_indices(index: &Index<'_>, constants: &Constants, functions: &[u32], faults: &mut Faults) {
+    let plain = |id: u32| index.defined_by(id, Op::Constant).and_then(|_| constants.scalar(id));
+    for chain in functions.iter().flat_map(|&function| index.body(function)) {
+        if !matches!(chain.class.opcode, Op::AccessChain | Op::InBoundsAccessChain) {
+            continue;
+        }
+        let Some(base) = id_at(chain, 0) else { continue };
+        let Some((StorageClass::Workgroup | StorageClass::Private | StorageClass::Function, mut ty)) =
+            index.points_to(base)
+        else {
+            continue;
+        };
+        for at in chain.operands.iter().skip(1).filter_map(Operand::id_ref_any).map(plain) {
+            let Some(definition) = index.definition(ty) else { break };
+            let part = match (definition.class.opcode, at) {
+                (Op::TypeStruct, Some(at)) => usize::try_from(at).ok().and_then(|at| id_at(definition, at)),
+                (Op::TypeArray | Op::TypeVector | Op::TypeMatrix, _) => {
+                    let length = match definition.class.opcode {
+                        Op::TypeArray => id_at(definition, 1).and_then(plain),
+                        _ => literal_at(&definition.operands, 1).map(u64::from),
+                    };
+                    if let Some((at, length)) = at.zip(length).filter(|(at, length)| at >= length) {
+                        let name = describe(index, base);
+                        let message = format!("{name} is indexed at {at}, where it has {length} elements");
+                        faults.add(Code::InvalidShader, message);
+                    }
+                    id_at(definition, 0)
+                }
+                _ => None,
+            };
+            let Some(part) = part else { break };
+            ty = part;
+        }
+    }
 }
 
 /// Shared memory of a group and private memory of an invocation.
