@@ -105,6 +105,7 @@ impl<B: Backend> Device<B> {
     pub fn trim(&self) -> Result<u64> {
         self.with(|core| {
             core.refresh(&self.backend)?;
+            core.forget_copies(0);
             let Core { memory, streams, .. } = core;
             Ok(memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point)))
         })

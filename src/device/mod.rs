@@ -38,7 +38,7 @@ use events::Event;
 use kernels::Kernel;
 use maps::Mappings;
 use parking_lot::{Mutex, MutexGuard};
-use reads::Read;
+use reads::{HostCopies, MAX_KEPT_COPIES, Read};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,10 +64,8 @@ struct Core<B: Backend> {
     /// What destroyed buffers left under work that is held back: free once that work is on its way. Who took such
     /// memory would be held back with it.
     held_places: Vec<(Place, Hazards)>,
-    /// Blocks of host reads that nobody waits for any more: free once their point is complete.
-    late_reads: Vec<(Point, BlockKey)>,
-    /// Host reads that a call is waiting for, which takes their memory back then.
-    waited_reads: Vec<Point>,
+    /// Copies of host reads that calls wait for, or waited for in vain.
+    copies: HostCopies,
     /// Staging that calls have in hand, neither enqueued nor given back.
     in_hand: u32,
     retired: Vec<Retired<B>>,
@@ -189,7 +187,9 @@ impl<B: Backend> Core<B> {
     fn settle_discarded(&mut self, slot: u32) {
         if let Some(point) = self.streams.discarded(slot) {
             let context = Context { operation: "recording", ..Context::default() };
-            self.late_failure(&[point], Fault::new(Code::Internal, "a panic discarded the recording"), context);
+            let fault = Fault::new(Code::Internal, "a panic discarded the recording");
+            self.late_failure(&[point], fault.clone(), context);
+            self.refuse_copies(&[point], &fault);
         }
     }
 
@@ -205,6 +205,7 @@ impl<B: Backend> Core<B> {
             Code::DeviceLost => self.lost_with(fault.clone(), &points),
             _ => self.late_failure(&points, fault.clone(), context),
         };
+        self.refuse_copies(&points, &fault);
         let mut roots = Roots::default();
         roots.ids.push(id);
         Refusal { points, fault, roots }
@@ -248,14 +249,7 @@ impl<B: Backend> Core<B> {
             held
         });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
-        if !self.late_reads.is_empty() {
-            let read = self.late_reads.iter().filter(|(point, _)| lost || streams.is_complete(*point));
-            let over: SmallVec<[BlockKey; 4]> = read.map(|(_, block)| *block).collect();
-            self.late_reads.retain(|(_, block)| !over.contains(block));
-            for block in over {
-                self.forget(block);
-            }
-        }
+        self.forget_copies(MAX_KEPT_COPIES);
         let Core { failures, memory, streams, .. } = self;
         if memory.pages.has_residue() && streams.is_idle() {
             memory.pages.forget_residue();
@@ -422,8 +416,7 @@ impl<B: Backend> Device<B> {
             mappings: Mappings::default(),
             staging: VecDeque::new(),
             held_places: Vec::new(),
-            late_reads: Vec::new(),
-            waited_reads: Vec::new(),
+            copies: HostCopies::default(),
             in_hand: 0,
             retired: Vec::new(),
             unasked: 0,

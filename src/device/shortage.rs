@@ -42,6 +42,7 @@ impl<B: Backend> Core<B> {
         let mut taken = take(self, backend);
         if taken.as_ref().is_err_and(is_short) {
             let _ = self.refresh(backend);
+            self.forget_copies(0);
             taken = take(self, backend);
         }
         taken.map_err(|fault| match self.shortage() {
@@ -55,9 +56,8 @@ impl<B: Backend> Core<B> {
         let streams = &self.streams;
         let is_held = |point: &Point| streams.is_held_back(point.slot) && streams.progress(*point) == Progress::Waiting;
         let points = || {
-            let (up, late) =
-                (self.staging.iter().map(|(point, _)| *point), self.late_reads.iter().map(|(point, _)| *point));
-            up.chain(late).chain(self.waited_reads.iter().copied()).chain(self.reads_under_way())
+            let up = self.staging.iter().map(|(point, _)| *point);
+            up.chain(self.copies.points()).chain(self.reads_under_way())
         };
         let runs = |point: &Point| !streams.is_complete(*point) && !is_held(point);
         if let Some(point) = points().find(runs) {
