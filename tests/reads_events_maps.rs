@@ -3,10 +3,10 @@
 mod host;
 
 use host::backend::{Call, Options, Pace, fault};
-use host::rig::{Rig, error, failed, increment, misused, nine, part, silent, triple, whole, with};
+use host::rig::{Rig, error, failed, increment, launch_desc, misused, nine, part, silent, triple, whole, with};
 use std::sync::{Arc, Mutex};
 use tidegate::code::Code;
-use tidegate::device::{BufferMemory, FOREVER, Handle, Scheduling, ScopeDesc, Settings, Slice};
+use tidegate::device::{BufferDesc, BufferMemory, FOREVER, Handle, LaunchDesc, LaunchGrid, Scheduling, ScopeDesc, Settings, Slice};
 use tidegate::error::{Error, Fault};
 use tidegate::failure::Access;
 use tidegate::memory::{HandleKind, MemoryKind};
@@ -1470,5 +1470,134 @@ fn a_read_behind_refused_work_is_unwritten() {
             rig.write(whole(buffer), &[3; 64]).expect("a write");
             assert_eq!(rig.settled_failures(), 0);
         }
+    });
+}
+
+// Memory that comes back
+
+#[test]
+fn idle_pages_go_back_but_for_one_of_a_kind() {
+    each(|scheduling| {
+        let rig = lazy(scheduling);
+        let reserved = || rig.device.memory_stats().reserved[0];
+        let large: Vec<Handle> = (0..8).map(|_| rig.filled(20 << 20, 1)).collect();
+        rig.device.stream_flush(0).expect("a flush");
+        large.into_iter().for_each(|buffer| rig.device.buffer_destroy(buffer).expect("a destroy"));
+        assert_eq!(reserved(), 8 * 20 << 20, "work is running on them");
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(reserved(), 20 << 20);
+        // With nothing running there is nothing to wait for.
+        let large: Vec<Handle> = (0..8).map(|_| rig.buffer(20 << 20)).collect();
+        large.into_iter().for_each(|buffer| rig.device.buffer_destroy(buffer).expect("a destroy"));
+        assert_eq!(reserved(), 20 << 20);
+        let pages = rig.backend().live_pages();
+        for _ in 0..10 {
+            rig.device.buffer_destroy(rig.buffer(20 << 20)).expect("a destroy");
+            rig.device.wait(FOREVER).expect("a wait");
+            assert_eq!((rig.backend().live_pages(), reserved()), (pages, 20 << 20), "and it is used again");
+        }
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_new_buffer_waits_for_memory_that_comes_back() {
+    const SIZE: u64 = 1 << 20;
+    each(|scheduling| {
+        for again in [false, true] {
+            let settings = Settings { memory_cap: 4 << 20, ..settings(scheduling) };
+            let rig = Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings);
+            let (pending, _) = rig.device.buffer_create(&unallocated(SIZE));
+            let mut buffers: Vec<Handle> = Vec::new();
+            while let (buffer, Ok(())) = rig.try_buffer(SIZE, BufferMemory::Managed(MemoryKind::Device), "") {
+                rig.device.buffer_fill(0, whole(buffer), 1, 1).expect("a fill");
+                buffers.push(buffer);
+            }
+            assert_eq!(buffers.len(), 3);
+            let failures = rig.failures();
+            rig.device.stream_flush(0).expect("a flush");
+            rig.device.buffer_destroy(buffers[1]).expect("a destroy");
+            // More than is left, and too little to have the page of the one that goes.
+            let size = SIZE / 4 * 3;
+            let heir = match again {
+                true => {
+                    rig.device.buffer_allocate(pending, size).expect("it waits");
+                    pending
+                }
+                false => rig.buffer(size),
+            };
+            rig.write(whole(heir), &vec![2; size as usize]).expect("a write");
+            assert_eq!(rig.read(whole(heir)).expect("bytes"), vec![2; size as usize]);
+            assert_eq!(rig.settled_failures(), failures - u64::from(again));
+            // What nothing gives back is not waited for, nor what can never be had.
+            rig.device.buffer_fill(0, whole(buffers[0]), 3, 1).expect("a fill");
+            rig.backend().at_wait(|| panic!("it waits"));
+            let (_, answer) = rig.try_buffer(SIZE, BufferMemory::Managed(MemoryKind::Device), "");
+            assert_eq!(failed(answer).0, Code::OutOfDeviceMemory);
+            let (_, answer) = rig.try_buffer(64 << 20, BufferMemory::Managed(MemoryKind::Device), "");
+            assert_eq!(failed(answer).0, Code::OutOfDeviceMemory);
+            rig.backend().at_wait(|| ());
+            rig.assert_ordered();
+        }
+    });
+}
+
+fn unallocated(size: u64) -> BufferDesc<'static> {
+    let memory = BufferMemory::Managed(MemoryKind::Device);
+    BufferDesc { size, memory, stream: 0, label: "", tag: 0, unallocated: true }
+}
+
+#[test]
+fn a_refusal_of_memory_that_passes_is_no_failure() {
+    each(|scheduling| {
+        let rig = rig(scheduling);
+        rig.backend().inject(Call::PageCreate, 1, fault(Code::OutOfDeviceMemory, "not now"), false);
+        let buffer = rig.filled(64, 1);
+        rig.backend().inject(Call::PageCreate, 1, fault(Code::OutOfHostMemory, "not now"), false);
+        assert_eq!(rig.read(whole(buffer)).expect("bytes"), [1; 64]);
+        assert_eq!(rig.failures(), 0);
+    });
+}
+
+/// They count like buffers, and are there again when the launches are over.
+#[test]
+fn indirect_launches_check_their_counts_in_memory_that_counts() {
+    each(|scheduling| {
+        let settings = Settings { memory_cap: 1 << 20, ..settings(scheduling) };
+        let rig = Rig::new(Options::new(1, 2).pace(Pace::Lazy), settings);
+        let kernel = rig.kernel(&nine());
+        let (counts, out) = (rig.buffer(12), rig.filled(64, 1));
+        rig.write(whole(counts), &[1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]).expect("a write");
+        rig.device.wait(FOREVER).expect("a wait");
+        let launch = |stream| {
+            let bindings = [with(whole(out), Access::Write)];
+            let grid = LaunchGrid::Indirect(whole(counts));
+            rig.device.launch(&LaunchDesc { grid, ..launch_desc(stream, kernel, &bindings, &[]) })
+        };
+        let stats = || rig.device.memory_stats();
+        let used = stats().used[0];
+        for round in 1..4 {
+            for n in 0..20 {
+                launch(n % 3).expect("a launch");
+            }
+            assert_eq!(stats().used[0], used + 20 * 16, "round {round}");
+            rig.device.wait(FOREVER).expect("a wait");
+            assert_eq!(stats().used[0], used);
+        }
+        assert_eq!(rig.read(whole(out)).expect("bytes"), [9; 64]);
+        // With no memory left the launch fails, and claims.
+        for size in [1 << 16, 1 << 12, 16] {
+            while rig.try_buffer(size, BufferMemory::Managed(MemoryKind::Device), "").1.is_ok() {}
+        }
+        let failures = rig.failures();
+        let mut launches = (0..10_000).map(|_| launch(0));
+        let answer = launches.find(|answer| answer.is_err()).expect("memory ends");
+        assert_eq!(failed(answer).0, Code::OutOfDeviceMemory);
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(rig.unreadable(whole(out)).len(), 1);
+        launch(1).expect("there is room again");
+        assert_eq!(rig.read(whole(out)).expect("bytes"), [9; 64]);
+        assert_eq!(rig.settled_failures(), failures);
+        rig.assert_ordered();
     });
 }

@@ -61,6 +61,8 @@ struct Core<B: Backend> {
     mappings: Mappings<B::Page>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
+    /// What indirect launches check their counts in: free once their point is complete.
+    scratch: Vec<(Point, Place)>,
     /// What destroyed buffers left under work that is held back: free once that work is on its way. Who took such
     /// memory would be held back with it.
     held_places: Vec<(Place, Hazards)>,
@@ -233,13 +235,15 @@ impl<B: Backend> Core<B> {
         let lost = self.failures.is_lost();
         let streams = &self.streams;
         let pages = &mut self.memory.pages;
-        self.staging.retain(|(point, place)| {
+        let mut stays = |(point, place): &(Point, Place)| {
             let done = lost || streams.is_complete(*point);
             if done {
                 pages.free(place);
             }
             !done
-        });
+        };
+        self.staging.retain(&mut stays);
+        self.scratch.retain(&mut stays);
         self.held_places.retain_mut(|(place, hazards)| {
             let held = is_held(&**streams, hazards);
             if !held {
@@ -254,6 +258,8 @@ impl<B: Backend> Core<B> {
         if memory.pages.has_residue() && streams.is_idle() {
             memory.pages.forget_residue();
         }
+        memory.pages.look();
+        memory.pages.give_back(backend, usize::MAX, |mark| streams.is_past(mark.point));
         let mut store = Parts { failures, memory };
         store.retire(|point| streams.is_complete(point));
         if let Err(fault) = &answer
@@ -415,6 +421,7 @@ impl<B: Backend> Device<B> {
             events: HandleTable::new(HandleKind::Event, serial),
             mappings: Mappings::default(),
             staging: VecDeque::new(),
+            scratch: Vec::new(),
             held_places: Vec::new(),
             copies: HostCopies::default(),
             in_hand: 0,
