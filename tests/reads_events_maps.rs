@@ -6,7 +6,9 @@ use host::backend::{Call, Options, Pace, fault};
 use host::rig::{Rig, error, failed, increment, launch_desc, misused, nine, part, silent, triple, whole, with};
 use std::sync::{Arc, Mutex};
 use tidegate::code::Code;
-use tidegate::device::{BufferDesc, BufferMemory, FOREVER, Handle, LaunchDesc, LaunchGrid, Scheduling, ScopeDesc, Settings, Slice};
+use tidegate::device::{
+    BufferDesc, BufferMemory, FOREVER, Handle, LaunchDesc, LaunchGrid, Scheduling, ScopeDesc, Settings, Slice,
+};
 use tidegate::error::{Error, Fault};
 use tidegate::failure::Access;
 use tidegate::memory::{HandleKind, MemoryKind};
@@ -1426,11 +1428,8 @@ fn a_read_whose_own_copy_fails_says_why() {
                 let rig = lazy(scheduling);
                 let buffer = rig.filled(64, 1);
                 rig.device.wait(FOREVER).expect("a wait");
-                let cause = Fault {
-                    vk_result: -13,
-                    vk_function: "vkTest",
-                    ..fault(Code::Driver, "refused by the test")
-                };
+                let cause =
+                    Fault { vk_result: -13, vk_function: "vkTest", ..fault(Code::Driver, "refused by the test") };
                 rig.backend().inject(call, 1, cause, true);
                 let timeout = if late { 0 } else { FOREVER };
                 let mut bytes = [0xEE; 64];
@@ -1478,23 +1477,26 @@ fn a_read_behind_refused_work_is_unwritten() {
 #[test]
 fn idle_pages_go_back_but_for_one_of_a_kind() {
     each(|scheduling| {
-        let rig = lazy(scheduling);
+        const SIZE: u64 = 3 << 20;
+        let settings = Settings { memory_cap: 64 << 20, ..settings(scheduling) };
+        let rig = Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings);
         let reserved = || rig.device.memory_stats().reserved[0];
-        let large: Vec<Handle> = (0..8).map(|_| rig.filled(20 << 20, 1)).collect();
+        let large: Vec<Handle> = (0..8).map(|_| rig.buffer(SIZE)).collect();
+        large.iter().for_each(|buffer| rig.device.buffer_fill(0, whole(*buffer), 1, 1).expect("a fill"));
         rig.device.stream_flush(0).expect("a flush");
         large.into_iter().for_each(|buffer| rig.device.buffer_destroy(buffer).expect("a destroy"));
-        assert_eq!(reserved(), 8 * 20 << 20, "work is running on them");
+        assert_eq!(reserved(), 8 * SIZE, "work is running on them");
         rig.device.wait(FOREVER).expect("a wait");
-        assert_eq!(reserved(), 20 << 20);
+        assert_eq!(reserved(), SIZE);
         // With nothing running there is nothing to wait for.
-        let large: Vec<Handle> = (0..8).map(|_| rig.buffer(20 << 20)).collect();
+        let large: Vec<Handle> = (0..8).map(|_| rig.buffer(SIZE)).collect();
         large.into_iter().for_each(|buffer| rig.device.buffer_destroy(buffer).expect("a destroy"));
-        assert_eq!(reserved(), 20 << 20);
+        assert_eq!(reserved(), SIZE);
         let pages = rig.backend().live_pages();
         for _ in 0..10 {
-            rig.device.buffer_destroy(rig.buffer(20 << 20)).expect("a destroy");
+            rig.device.buffer_destroy(rig.buffer(SIZE)).expect("a destroy");
             rig.device.wait(FOREVER).expect("a wait");
-            assert_eq!((rig.backend().live_pages(), reserved()), (pages, 20 << 20), "and it is used again");
+            assert_eq!((rig.backend().live_pages(), reserved()), (pages, SIZE), "and it is used again");
         }
         rig.assert_ordered();
     });
@@ -1586,9 +1588,11 @@ fn indirect_launches_check_their_counts_in_memory_that_counts() {
         }
         assert_eq!(rig.read(whole(out)).expect("bytes"), [9; 64]);
         // With no memory left the launch fails, and claims.
+        let last = rig.buffer(1 << 16);
         for size in [1 << 16, 1 << 12, 16] {
             while rig.try_buffer(size, BufferMemory::Managed(MemoryKind::Device), "").1.is_ok() {}
         }
+        rig.device.buffer_destroy(last).expect("a destroy");
         let failures = rig.failures();
         let mut launches = (0..10_000).map(|_| launch(0));
         let answer = launches.find(|answer| answer.is_err()).expect("memory ends");

@@ -85,7 +85,9 @@ impl<B: Backend> Core<B> {
             let mut for_host = bind(store.memory, limits, bound, &mut bindings)?;
             for_host |= beside.iter().any(|u| u.access.writes() && store.memory.is_host_visible(u.bytes.block));
             let grid = match desc.grid {
-                LaunchGrid::Indirect(_) => Grid::Indirect(counts(store.memory, uses)?, checked_in(store.memory, taken)?),
+                LaunchGrid::Indirect(_) => {
+                    Grid::Indirect(counts(store.memory, uses)?, checked_in(store.memory, taken)?)
+                }
                 LaunchGrid::Groups(_) | LaunchGrid::Threads(_) => Grid::Groups(groups),
             };
             let launch = Launch { kernel: compiled, bindings: &bindings, push: desc.push, grid, label: desc.label };

@@ -150,9 +150,7 @@ impl<B: Backend> Device<B> {
         self.wait_for(point, deadline)?;
         waiting.is_over = true;
         let (page, offset) = self.with(|core| core.answer(private, asked.source))?;
-        self.backend
-            .page_read(&page, offset, dst)
-            .map_err(|fault| self.with(|core| core.unreadable(&asked, fault)))
+        self.backend.page_read(&page, offset, dst).map_err(|fault| self.with(|core| core.unreadable(&asked, fault)))
     }
 
     /// Begins a read. It never waits for the device: where it would have to, it is `NotReady` and nothing changed. A

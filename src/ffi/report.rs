@@ -196,7 +196,7 @@ fn on_record() -> (Report, &'static str) {
     );
     if let ([id], true, true) = (&told.roots.ids[..], told.is_failure, report.failures.is_empty()) {
         // Nothing carries the root any more, as after a read that failed: the answer says what it said.
-        report.more = 0;
+        report.more = false;
         report.failures.push(gone(*id, &told));
     }
     told.function.clone_into(&mut report.function);

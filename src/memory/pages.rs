@@ -698,7 +698,11 @@ mod tests {
             pages.give_back(&source, usize::MAX, |_| true);
             assert!(source.live.get() < before, "{size}");
         }
-        assert_eq!(source.live.get(), (1 << 20) + PAGE + (40 << 20), "a page for small blocks, a shared one, a whole one");
+        assert_eq!(
+            source.live.get(),
+            (1 << 20) + PAGE + (40 << 20),
+            "a page for small blocks, a shared one, a whole one"
+        );
         assert_eq!(source.live.get(), pages.usage(MemoryKind::Device).reserved);
         for size in [100, 1 << 20, 40 << 20] {
             let asked = source.asked.get();
@@ -774,7 +778,10 @@ mod tests {
         assert_eq!(source.asked.get(), 10_000, "each had a page of exactly its size");
         assert_eq!(pages.looked_at, 20_000, "no other page was looked at");
         let shelf = &pages.shelves[DEVICE.index()][Form::Whole as usize];
-        assert!(shelf.with_room.is_empty() && shelf.idle.is_empty() && pages.surplus == 0, "a full page is on no shelf");
+        assert!(
+            shelf.with_room.is_empty() && shelf.idle.is_empty() && pages.surplus == 0,
+            "a full page is on no shelf"
+        );
     }
 
     #[test]
@@ -803,6 +810,10 @@ mod tests {
         }
         let used = pages.usage(MemoryKind::Device).used;
         assert!(count > 2 * 16_384, "{count} blocks");
-        assert!(used + staging <= 20 << 20 && source.asked.get() < 10_000, "{used} bytes, {} pages", source.asked.get());
+        assert!(
+            used + staging <= 20 << 20 && source.asked.get() < 10_000,
+            "{used} bytes, {} pages",
+            source.asked.get()
+        );
     }
 }

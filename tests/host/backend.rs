@@ -102,8 +102,14 @@ enum Command {
         counts: Option<Place>,
         scratch: Option<Place>,
     },
-    Copy { to: Place, from: Place },
-    Fill { to: Place, pattern: u32 },
+    Copy {
+        to: Place,
+        from: Place,
+    },
+    Fill {
+        to: Place,
+        pattern: u32,
+    },
 }
 
 enum Item {
