@@ -105,15 +105,18 @@ TEST(a_device_that_allows_few_allocations_claims_what_it_cannot_have) {
 }
 
 TEST(host_memory_that_cannot_be_mapped_claims_what_was_written) {
+    enum { MORE = 1024 }; /* too much for a page of small blocks, whose memory may be mapped already */
     tg_device dev = test_device();
-    tg_buffer data = buffer(dev, "data", WORDS);
-    uint32_t words[WORDS] = {0};
+    tg_buffer data = buffer(dev, "data", MORE);
+    uint32_t words[MORE] = {0};
     tg_shim_fail("vkMapMemory", 1, TG_SHIM_FOREVER, OUT_OF_HOST_MEMORY);
     CHECK_RESULT(tg_buffer_write(dev, 0, whole(data), words, sizeof words), TG_ERROR_OUT_OF_HOST_MEMORY);
     CHECK(tg_shim_faults("vkMapMemory") >= 1);
     check_root(dev, whole(data), TG_ERROR_OUT_OF_HOST_MEMORY, "vkMapMemory", OUT_OF_HOST_MEMORY);
     tg_shim_clear();
-    check_repair(dev, whole(data));
+    write_words(dev, 0, whole(data), MORE, 5, 3);
+    CHECK_WORDS(dev, 1, whole(data), MORE, 5, 3);
+    CHECK_EQ_INT(failure_count(dev), 0);
 }
 
 TEST(a_submit_refused_once_is_submitted_again) {

@@ -10,7 +10,7 @@ use crate::memory::{Block, Buffer, Hazards, MemoryKind, Place, Purpose};
 use crate::stream::Backend;
 use smallvec::SmallVec;
 
-const KINDS: [MemoryKind; 3] = [MemoryKind::Device, MemoryKind::Upload, MemoryKind::Readback];
+pub(super) const KINDS: [MemoryKind; 3] = [MemoryKind::Device, MemoryKind::Upload, MemoryKind::Readback];
 /// Idle pages that a destroy looks at.
 const LOOKED_AT: usize = 8;
 
@@ -225,10 +225,11 @@ impl<B: Backend> Core<B> {
             return Some(taken.map(Some));
         }
         let Some(behind) = behind else { return Some(taken.map(Some)) };
-        let _ = self.refresh(backend);
-        self.forget_copies(0);
-        *behind = self.giving_back();
-        if behind.is_empty() { Some(take(self).map(Some)) } else { None }
+        let taken = if self.reclaim(backend) { take(self) } else { taken };
+        if taken.as_ref().is_err_and(is_short) {
+            *behind = self.giving_back();
+        }
+        if behind.is_empty() { Some(taken.map(Some)) } else { None }
     }
 
     /// Puts bytes behind a buffer, or the reason why there are none.

@@ -4,6 +4,7 @@
 //! since. So whoever finds no room looks, tries again, then waits for the oldest that goes on by itself, whichever slot it
 //! is of; a new buffer waits for all that is in flight by then, once. What only the caller can let go on is not waited for.
 
+use super::buffers::KINDS;
 use super::waits::Deadline;
 use super::{Core, Device};
 use crate::code::Code;
@@ -41,15 +42,27 @@ impl<B: Backend> Core<B> {
         take: impl Fn(&mut Self, &B) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, Shortage> {
         let mut taken = take(self, backend);
-        if taken.as_ref().is_err_and(is_short) {
-            let _ = self.refresh(backend);
-            self.forget_copies(0);
+        if taken.as_ref().is_err_and(is_short) && self.reclaim(backend) {
             taken = take(self, backend);
         }
         taken.map_err(|fault| match self.shortage() {
             Some(shortage) if is_short(&fault) => shortage,
             _ => Shortage::For(fault),
         })
+    }
+
+    /// Takes back what is over. Whether there is more memory than there was: if not, nobody is asked again.
+    pub(super) fn reclaim(&mut self, backend: &B) -> bool {
+        let held = |core: &Self| {
+            let usage = |kind| core.memory.pages.usage(kind);
+            KINDS.map(usage).iter().map(|usage| usage.used + usage.reserved).sum::<u64>()
+        };
+        let before = held(self);
+        let _ = self.refresh(backend);
+        self.forget_copies(0);
+        let Core { memory, streams, .. } = self;
+        memory.pages.trim(backend, |mark| streams.is_past(mark.point));
+        held(self) < before
     }
 
     /// What some comes back from, if any does.
