@@ -870,6 +870,10 @@ TG_API tg_result tg_device_wait(tg_device dev, uint64_t timeout_ns);
 /**
  * Gives memory that no block uses back to Vulkan.
  *
+ * Idle pages go back by themselves, all but one of each kind: of device, upload and readback memory, the last one that
+ * small buffers share, that larger ones share, and that one buffer had to itself. Staging for writes stays for a while.
+ * This function gives the rest back too, and lets go of the copies that reads which timed out left.
+ *
  * \param dev The device.
  * \param freed The bytes given back; may be NULL. Written on TG_OK only.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE;
@@ -1032,7 +1036,8 @@ typedef struct tg_buffer_info {
  * Makes a buffer.
  *
  * A failure gives a live handle too: a buffer without memory, remembered under a root. Work over it is skipped, and
- * reads name the root. tg_buffer_allocate tries again.
+ * reads name the root. tg_buffer_allocate tries again. If memory comes back when work in flight is over, the call waits
+ * for that work first, once.
  *
  * \param dev The device.
  * \param desc What it is to be; must not be NULL.
@@ -1062,7 +1067,8 @@ TG_API tg_result tg_buffer_create(tg_device dev, const tg_buffer_desc *desc, tg_
 TG_API tg_result tg_buffer_destroy(tg_device dev, tg_buffer buffer);
 
 /**
- * Allocates a buffer that has no memory: again after a failure, or for the first time after TG_BUFFER_UNALLOCATED.
+ * Allocates a buffer that has no memory: again after a failure, or for the first time after TG_BUFFER_UNALLOCATED. If
+ * memory comes back when work in flight is over, the call waits for that work first, once.
  * For a token that tg_fail_unallocated was called on, it says that the caller's own memory is there now.
  *
  * \param dev The device.
@@ -1138,6 +1144,13 @@ TG_API tg_result tg_buffer_write_with(tg_device dev, uint64_t stream, tg_slice d
  *
  * Flushes, waits for the work that wrote the bytes, and copies them, if and only if every one of them was last
  * written by work that succeeded. Otherwise the destination is untouched and tg_last_report names the roots.
+ *
+ * A call whose time is up leaves the copy it waited for. The next call for the same bytes on the same stream takes it up,
+ * unless work that changes them was enqueued since; so a loop on TG_TIMEOUT ends as soon as the work does. Of copies that
+ * are over and were not asked for again, the newest 16 are kept, as long as there is memory.
+ *
+ * If its own copy fails, the call fails by a root of its own, which tg_last_report names and nothing else keeps. The
+ * bytes are not claimed, and the next call tries again.
  *
  * \param dev The device.
  * \param stream The stream.

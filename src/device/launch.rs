@@ -6,11 +6,14 @@ use super::{Core, Device, LaunchDesc, LaunchGrid, NotHeld, Parts, SliceUse, Turn
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{Access, Bytes, FailureStore, Use, Work};
-use crate::memory::{Block, Memory, MemoryKind, PageSource, Purpose};
+use crate::memory::{Block, Mark, Memory, MemoryKind, PageSource, Place, Purpose};
 use crate::stream::backend::{Binding, Grid, Launch, Limits};
 use crate::stream::coverage::LaunchFacts;
 use crate::stream::{Backend, Command, Driver, Need};
 use smallvec::SmallVec;
+
+/// Bytes of three group counts.
+const COUNTS_SIZE: u64 = 12;
 
 impl<B: Backend> Device<B> {
     /// Enqueues a launch. `Skipped` if bytes it reads are claimed.
@@ -30,7 +33,7 @@ impl<B: Backend> Core<B> {
         if self.failures.is_lost() {
             self.reconcile_all(desc)?;
         }
-        let Core { failures, memory, streams, kernels, no_room, .. } = self;
+        let Core { failures, memory, streams, kernels, no_room, scratch, .. } = self;
         let kernel = kernels.resolve(desc.kernel, "desc.kernel")?;
         kernel.accepts(desc)?;
         let mut need = Need::default();
@@ -72,27 +75,36 @@ impl<B: Backend> Core<B> {
         let Some(compiled) = compiled else {
             return Err(Fault::new(Code::Internal, "a broken kernel was not skipped").into());
         };
+        let mut taken: Option<Place> = None;
         let result = store.write_scope(&work, uses, |store| {
             if let Some(fault) = no_room.take() {
                 return Err(*fault);
             }
             within_limits(groups, limits)?;
+            if let LaunchGrid::Indirect(_) = desc.grid {
+                let is_past = |mark: Mark| streams.is_past(mark.point);
+                taken = Some(store.memory.pages.allocate(backend, Purpose::Scratch, COUNTS_SIZE, is_past)?);
+            }
             let mut bindings = Bindings::<B>::new();
             let touched = &uses[..collected];
             let (bound, beside) = touched.split_at(desc.bindings.len());
             let mut for_host = bind(store.memory, limits, bound, &mut bindings)?;
             for_host |= beside.iter().any(|u| u.access.writes() && store.memory.is_host_visible(u.bytes.block));
             let grid = match desc.grid {
-                LaunchGrid::Indirect(_) => Grid::Indirect(counts(store.memory, touched)?),
+                LaunchGrid::Indirect(_) => {
+                    Grid::Indirect(counts(store.memory, touched)?, checked_in(store.memory, taken)?)
+                }
                 LaunchGrid::Groups(_) | LaunchGrid::Threads(_) => Grid::Groups(groups),
             };
             let launch = Launch { kernel: compiled, bindings: &bindings, push: desc.push, grid, label: desc.label };
             let mark = streams.take(backend, slot, &need, for_host, &[Command::Launch(launch)])?;
             drop(bindings);
             store.memory.mark(touched, mark);
+            scratch.extend(taken.take().map(|place| (mark.point, place)));
             Ok(Some(mark.point))
         });
         if result.is_err() {
+            taken.iter().for_each(|place| self.memory.pages.free(place));
             self.settle_discarded(slot);
         }
         result.map(Turn::Done)
@@ -197,7 +209,7 @@ fn collect_uses<B: Backend>(
         }
         let block = &memory.blocks[bytes.block];
         with_memory(block, "desc.indirect.buffer")?;
-        add(Bytes { end: bytes.start + 12, ..bytes }, block, Access::Read);
+        add(Bytes { end: bytes.start + COUNTS_SIZE, ..bytes }, block, Access::Read);
         // How many groups run is not known.
         may_be_proven = false;
     }
@@ -259,6 +271,15 @@ fn counts<'a, B: Backend>(memory: &'a Memory<B>, uses: &[Use]) -> std::result::R
         Some(u) => at(memory, u).map(|(binding, _)| binding).ok_or_else(no_place),
         None => Err(Fault::new(Code::Internal, "an indirect launch without counts")),
     }
+}
+
+/// What the backend checks the counts of an indirect launch in.
+fn checked_in<B: Backend>(
+    memory: &Memory<B>,
+    taken: Option<Place>,
+) -> std::result::Result<Binding<'_, B::Page>, Fault> {
+    let place = taken.ok_or_else(no_place)?;
+    Ok(Binding { page: memory.pages.page(place.page), offset: place.offset, size: COUNTS_SIZE })
 }
 
 /// Where the bytes of a use lie, and in what kind of page.

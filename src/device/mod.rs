@@ -38,7 +38,7 @@ use events::Event;
 use kernels::Kernel;
 use maps::Mappings;
 use parking_lot::{Mutex, MutexGuard};
-use reads::Read;
+use reads::{HostCopies, MAX_KEPT_COPIES, Read};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,13 +61,13 @@ struct Core<B: Backend> {
     mappings: Mappings<B::Page>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
+    /// What indirect launches check their counts in: free once their point is complete.
+    scratch: Vec<(Point, Place)>,
     /// What destroyed buffers left under work that is held back: free once that work is on its way. Who took such
     /// memory would be held back with it.
     held_places: Vec<(Place, Hazards)>,
-    /// Blocks of host reads that nobody waits for any more: free once their point is complete.
-    late_reads: Vec<(Point, BlockKey)>,
-    /// Host reads that a call is waiting for, which takes their memory back then.
-    waited_reads: Vec<Point>,
+    /// Copies of host reads that calls wait for, or waited for in vain.
+    copies: HostCopies,
     /// Staging that calls have in hand, neither enqueued nor given back.
     in_hand: u32,
     retired: Vec<Retired<B>>,
@@ -189,7 +189,9 @@ impl<B: Backend> Core<B> {
     fn settle_discarded(&mut self, slot: u32) {
         if let Some(point) = self.streams.discarded(slot) {
             let context = Context { operation: "recording", ..Context::default() };
-            self.late_failure(&[point], Fault::new(Code::Internal, "a panic discarded the recording"), context);
+            let fault = Fault::new(Code::Internal, "a panic discarded the recording");
+            self.late_failure(&[point], fault.clone(), context);
+            self.refuse_copies(&[point], &fault);
         }
     }
 
@@ -205,6 +207,7 @@ impl<B: Backend> Core<B> {
             Code::DeviceLost => self.lost_with(fault.clone(), &points),
             _ => self.late_failure(&points, fault.clone(), context),
         };
+        self.refuse_copies(&points, &fault);
         let mut roots = Roots::default();
         roots.ids.push(id);
         Refusal { points, fault, roots }
@@ -232,13 +235,15 @@ impl<B: Backend> Core<B> {
         let lost = self.failures.is_lost();
         let streams = &self.streams;
         let pages = &mut self.memory.pages;
-        self.staging.retain(|(point, place)| {
+        let mut stays = |(point, place): &(Point, Place)| {
             let done = lost || streams.is_complete(*point);
             if done {
                 pages.free(place);
             }
             !done
-        });
+        };
+        self.staging.retain(&mut stays);
+        self.scratch.retain(&mut stays);
         self.held_places.retain_mut(|(place, hazards)| {
             let held = is_held(&**streams, hazards);
             if !held {
@@ -248,18 +253,13 @@ impl<B: Backend> Core<B> {
             held
         });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
-        if !self.late_reads.is_empty() {
-            let read = self.late_reads.iter().filter(|(point, _)| lost || streams.is_complete(*point));
-            let over: SmallVec<[BlockKey; 4]> = read.map(|(_, block)| *block).collect();
-            self.late_reads.retain(|(_, block)| !over.contains(block));
-            for block in over {
-                self.forget(block);
-            }
-        }
+        self.forget_copies(MAX_KEPT_COPIES);
         let Core { failures, memory, streams, .. } = self;
         if memory.pages.has_residue() && streams.is_idle() {
             memory.pages.forget_residue();
         }
+        memory.pages.look();
+        memory.pages.give_back(backend, usize::MAX, |mark| streams.is_past(mark.point));
         let mut store = Parts { failures, memory };
         store.retire(|point| streams.is_complete(point));
         if let Err(fault) = &answer
@@ -421,9 +421,9 @@ impl<B: Backend> Device<B> {
             events: HandleTable::new(HandleKind::Event, serial),
             mappings: Mappings::default(),
             staging: VecDeque::new(),
+            scratch: Vec::new(),
             held_places: Vec::new(),
-            late_reads: Vec::new(),
-            waited_reads: Vec::new(),
+            copies: HostCopies::default(),
             in_hand: 0,
             retired: Vec::new(),
             unasked: 0,

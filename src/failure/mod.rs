@@ -7,13 +7,14 @@
 //!
 //! Read [`store`] for the rules, then what they stand on: [`interval`], one map for everything known per byte range;
 //! [`roots`], the first causes and the sets of them that claims hold; [`claims`], what is known of one block;
-//! [`skips`], the paths; [`ledger`], what makes late failures act as if they had been known at enqueue. A report
-//! ([`report`]) is taken by [`snapshot`] and put into words by [`render`].
+//! [`skips`], the paths; [`ledger`], what makes late failures act as if they had been known at enqueue; [`copies`], which
+//! reads share a copy. A report ([`report`]) is taken by [`snapshot`] and put into words by [`render`].
 //!
 //! Nothing here knows Vulkan, C, threads or time.
 
 mod access;
 pub mod claims;
+mod copies;
 pub mod interval;
 pub mod ledger;
 pub mod name;

@@ -5,6 +5,7 @@
 
 use super::Access;
 use super::claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
+use super::copies::Copies;
 use super::interval::{Holds, IntervalMap};
 use super::ledger::{Kind, Late, Ledger, Met, Point, World, put};
 use super::name::Name;
@@ -81,6 +82,7 @@ pub struct Failures {
     pub(super) roots: RootTable,
     scopes: SlotMap<ScopeKey, Scope>,
     ledger: Ledger,
+    copies: Copies,
     loss: Loss,
     log: Vec<LogLine>,
     /// Blocks of device memory there are, for the loss to count down.
@@ -139,6 +141,11 @@ impl Failures {
     /// The record of unfinished work.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The copies that host reads may take up.
+    pub fn copies(&mut self) -> &mut Copies {
+        &mut self.copies
     }
 
     /// The suspects of the last loss, in the order they were enqueued.
@@ -684,6 +691,7 @@ pub trait FailureStore {
     /// Gives a block back: sheds its claims (R17).
     fn shed(&mut self, block: BlockKey) {
         let (blocks, failures) = self.split();
+        failures.copies.forget(block);
         if let Some(claims) = blocks.claims_mut(block) {
             failures.shed(claims);
         }
@@ -729,6 +737,7 @@ pub trait FailureStore {
         if let Some(set) = failures.loss.set {
             return failures.id(set);
         }
+        failures.copies.clear();
         let set = failures.mint(fault, context, &[]);
         failures.loss.count += 1;
         failures.loss.set = Some(set);
@@ -860,6 +869,7 @@ fn note<B: Blocks>(
     name: &Arc<str>,
     uses: &[Use],
 ) {
+    failures.copies.changed(uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes));
     if failures.ledger.push(kind, point, name, uses) {
         tidy(blocks, failures);
     }
@@ -878,6 +888,7 @@ fn tidy<B: Blocks>(blocks: &B, failures: &mut Failures) {
 
 /// Tells the ledger that the bytes are what they are now, whatever happened before.
 fn settle<B: Blocks>(blocks: &B, failures: &mut Failures, bytes: &[Bytes]) {
+    failures.copies.changed(bytes.iter().copied());
     if failures.ledger.is_empty() {
         return;
     }

@@ -301,6 +301,10 @@ pub extern "C" fn tg_device_wait(dev: tg_device, timeout_ns: u64) -> tg_result {
 
 /// Gives memory that no block uses back to Vulkan.
 ///
+/// Idle pages go back by themselves, all but one of each kind: of device, upload and readback memory, the last one that
+/// small buffers share, that larger ones share, and that one buffer had to itself. Staging for writes stays for a while.
+/// This function gives the rest back too, and lets go of the copies that reads which timed out left.
+///
 /// \param dev The device.
 /// \param freed The bytes given back; may be NULL. Written on TG_OK only.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE;

@@ -10,7 +10,7 @@ use super::strings::tg_str;
 use super::structs::{Info, Out, misuse, versioned};
 use crate::code::Code;
 use crate::error::Result;
-use crate::failure::Report;
+use crate::failure::{Failure, Report};
 
 /// What a report is about.
 #[repr(C)]
@@ -194,6 +194,11 @@ fn on_record() -> (Report, &'static str) {
         },
         |device| device.report_roots(&told.roots),
     );
+    if let ([id], true, true) = (&told.roots.ids[..], told.is_failure, report.failures.is_empty()) {
+        // Nothing carries the root any more, as after a read that failed: the answer says what it said.
+        report.more = false;
+        report.failures.push(gone(*id, &told));
+    }
     told.function.clone_into(&mut report.function);
     told.field.clone_into(&mut report.field);
     report.code = told.code;
@@ -204,6 +209,26 @@ fn on_record() -> (Report, &'static str) {
         told.code.meaning().clone_into(&mut report.message);
     }
     (report, told.vk_function)
+}
+
+/// A root that lived no longer than the call that failed.
+fn gone(id: u64, told: &record::Told) -> Failure {
+    Failure {
+        id,
+        code: told.code,
+        vk_result: told.vk_result,
+        vk_function: told.vk_function.to_owned(),
+        operation: told.function.to_owned(),
+        kernel: String::new(),
+        stream: None,
+        label: String::new(),
+        tag: 0,
+        message: told.message.clone(),
+        claims: Vec::new(),
+        claimed_bytes: 0,
+        skips: 0,
+        path: Vec::new(),
+    }
 }
 
 /// Makes a report on the roots that claim any of some bytes, with their paths to them, as far as is known without

@@ -63,10 +63,15 @@ impl<S: PageSource> Memory<S> {
         complete: impl Fn(Mark) -> bool,
     ) -> Result<(), Fault> {
         let place = self.pages.allocate(source, purpose, size, complete)?;
+        self.put(block, place);
+        Ok(())
+    }
+
+    /// The same, with a place that was taken for it.
+    pub fn put(&mut self, block: BlockKey, place: Place) {
         let block = &mut self.blocks[block];
         self.pages.inherit(&place, &mut block.hazards);
         block.place = Some(place);
-        Ok(())
     }
 
     /// Takes a block out; its claims were shed. Its place stays taken where `held` says so of what runs on it: that is

@@ -59,8 +59,9 @@ impl<P> Copy for Binding<'_, P> {}
 pub enum Grid<'a, P> {
     /// Counted by the caller.
     Groups([u32; 3]),
-    /// Three `u32` in device memory; the backend makes sure that counts past the limits run nothing.
-    Indirect(Binding<'a, P>),
+    /// Three `u32` in device memory; the backend makes sure that counts past the limits run nothing. It has as many bytes
+    /// of its own to check them in, where a descriptor can begin; nothing else uses those until the launch is over.
+    Indirect(Binding<'a, P>, Binding<'a, P>),
 }
 
 impl<P> Clone for Grid<'_, P> {

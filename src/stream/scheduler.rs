@@ -62,7 +62,8 @@ enum KeptCommand<B: Backend> {
         push: (usize, usize),
         label: (usize, usize),
         groups: [u32; 3],
-        counts: Option<Kept<B::Page>>,
+        /// Of an indirect launch: its counts, and the bytes to check them in.
+        counts: Option<[Kept<B::Page>; 2]>,
     },
     Copy {
         to: Kept<B::Page>,
@@ -446,7 +447,7 @@ impl<B: Backend> KeptWork<B> {
                 self.labels.push_str(launch.label);
                 let (groups, counts) = match &launch.grid {
                     Grid::Groups(groups) => (*groups, None),
-                    Grid::Indirect(counts) => ([0; 3], Some(Kept::of(counts))),
+                    Grid::Indirect(counts, scratch) => ([0; 3], Some([Kept::of(counts), Kept::of(scratch)])),
                 };
                 KeptCommand::Launch { kernel: launch.kernel.clone(), bindings, push, label, groups, counts }
             }
@@ -461,11 +462,14 @@ impl<B: Backend> KeptWork<B> {
             KeptCommand::Launch { kernel, bindings, push, label, groups, counts } => {
                 let bindings: SmallVec<[Binding<'_, B::Page>; 16]> =
                     self.bindings[bindings.0..bindings.0 + bindings.1].iter().map(Kept::binding).collect();
+                let grid = counts.as_ref().map_or(Grid::Groups(*groups), |[counts, scratch]| {
+                    Grid::Indirect(counts.binding(), scratch.binding())
+                });
                 let launch = Launch {
                     kernel,
                     bindings: &bindings,
                     push: &self.push[push.0..push.0 + push.1],
-                    grid: counts.as_ref().map_or(Grid::Groups(*groups), |counts| Grid::Indirect(counts.binding())),
+                    grid,
                     label: &self.labels[label.0..label.0 + label.1],
                 };
                 return backend.launch(recording, &launch);

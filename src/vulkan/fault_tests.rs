@@ -226,7 +226,7 @@ fn whole_run(disabled: Disabled) -> Result<(), Fault> {
             kernel: &kernel,
             bindings: &[at(&back, 0, 256)],
             push: &3_u32.to_ne_bytes(),
-            grid: Grid::Indirect(at(&upload, 100, 12)),
+            grid: Grid::Indirect(at(&upload, 100, 12), at(&upload, 256, 12)),
             label: "stray",
         };
         backend.barrier(&mut recording);

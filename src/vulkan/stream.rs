@@ -7,7 +7,6 @@ use super::Backend;
 use super::descriptors::DescriptorCache;
 use super::device::{Gpu, c_str, terminated};
 use super::fault::fault;
-use super::indirect::Scratch;
 use super::kernel::Kernel;
 use super::memory::Page;
 use crate::code::Code;
@@ -165,7 +164,6 @@ pub struct Recording {
     /// Serial of the kernel whose pipeline is bound.
     bound: u64,
     descriptors: DescriptorCache,
-    scratch: Scratch,
     gpu: Arc<Gpu>,
 }
 
@@ -182,7 +180,6 @@ impl Recording {
             commands: vk::CommandBuffer::null(),
             bound: 0,
             descriptors: DescriptorCache::default(),
-            scratch: Scratch::default(),
             gpu: Arc::clone(gpu),
         };
         let info = vk::CommandBufferAllocateInfo::default()
@@ -214,7 +211,6 @@ impl Recording {
     /// Forgets what was recorded; false when the driver refuses.
     fn reset(&mut self) -> bool {
         self.bound = 0;
-        self.scratch.recycle();
         self.descriptors.recycle(&self.gpu);
         // SAFETY: the batch is not pending and nobody else uses the pool.
         unsafe { self.gpu.raw.reset_command_pool(self.pool, vk::CommandPoolResetFlags::empty()) }.is_ok()
@@ -281,7 +277,7 @@ impl Recording {
         let labelled = !launch.label.is_empty() && self.begin_label(launch.label);
         let result = match &launch.grid {
             Grid::Groups(groups) => self.launch_direct(launch, *groups),
-            Grid::Indirect(counts) => self.launch_indirect(backend, launch, counts),
+            Grid::Indirect(counts, words) => self.launch_indirect(backend, launch, counts, words),
         };
         if labelled {
             self.end_label();
@@ -305,25 +301,19 @@ impl Recording {
         backend: &Backend,
         launch: &Launch<'_, Backend>,
         counts: &Binding<'_, Page>,
+        words: &Binding<'_, Page>,
     ) -> Result<(), Fault> {
         let check = backend.counts.kernel(&backend.pipelines, backend.limits.max_groups)?;
-        // Taken out for the length of this call, because recording needs the rest of `self`.
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let result = scratch.take(&backend.memory, backend.limits.binding_alignment).and_then(|words| {
-            self.copy(&words, counts);
-            self.memory_barrier(COPY_WRITES, COMPUTE_ACCESS);
-            let (page, offset) = (words.page, words.offset);
-            self.prepare(check, &[words], &[])?;
-            // SAFETY: pipeline, descriptors and push constants are set.
-            unsafe { self.gpu.raw.cmd_dispatch(self.commands, 1, 1, 1) };
-            self.memory_barrier(COMPUTE_ACCESS, INDIRECT_READS);
-            self.prepare(launch.kernel, launch.bindings, launch.push)?;
-            // SAFETY: as above; the counts are three checked words in a buffer made for indirect reads.
-            unsafe { self.gpu.raw.cmd_dispatch_indirect(self.commands, page.buffer(), offset) };
-            Ok(())
-        });
-        self.scratch = scratch;
-        result
+        self.copy(words, counts);
+        self.memory_barrier(COPY_WRITES, COMPUTE_ACCESS);
+        self.prepare(check, &[*words], &[])?;
+        // SAFETY: pipeline, descriptors and push constants are set.
+        unsafe { self.gpu.raw.cmd_dispatch(self.commands, 1, 1, 1) };
+        self.memory_barrier(COMPUTE_ACCESS, INDIRECT_READS);
+        self.prepare(launch.kernel, launch.bindings, launch.push)?;
+        // SAFETY: as above; the counts are three checked words in a buffer made for indirect reads.
+        unsafe { self.gpu.raw.cmd_dispatch_indirect(self.commands, words.page.buffer(), words.offset) };
+        Ok(())
     }
 
     /// Everything a dispatch needs but the dispatch.

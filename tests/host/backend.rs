@@ -102,6 +102,7 @@ enum Command {
         push: Vec<u8>,
         groups: [u32; 3],
         counts: Option<Place>,
+        scratch: Option<Place>,
     },
     Copy {
         to: Place,
@@ -436,7 +437,7 @@ fn recorded(item: &Item) -> Recorded {
         Item::Command(command, name) => (command, name.clone()),
     };
     match command {
-        Command::Launch { kernel, program, places, counts, .. } => {
+        Command::Launch { kernel, program, places, counts, scratch, .. } => {
             let sizes: Vec<u64> = places.iter().map(|p| p.size).collect();
             let mut touches: Vec<Touch> = program
                 .touches(&sizes)
@@ -447,6 +448,7 @@ fn recorded(item: &Item) -> Recorded {
                 })
                 .collect();
             touches.extend(counts.iter().map(|place| touch(place, false)));
+            touches.extend(scratch.iter().map(|place| touch(place, true)));
             // Bound is not touched, but the page must be there.
             let bound =
                 |place: &Place| Touch { page: place.page, start: place.offset, end: place.offset, write: false };
@@ -824,20 +826,23 @@ impl Backend for HostBackend {
             state.breach(format!("{name}: {} bindings, {} bytes pushed", places.len(), launch.push.len()));
         }
         let mut groups = [0; 3];
-        let counts = match &launch.grid {
+        let (counts, scratch) = match &launch.grid {
             Grid::Groups(given) => {
                 groups = *given;
                 if (0..3).any(|i| groups[i] == 0 || groups[i] > self.limits.max_groups[i]) {
                     state.breach(format!("{name}: {groups:?} groups"));
                 }
-                None
+                (None, None)
             }
-            Grid::Indirect(counts) => {
-                let place = state.place(counts, name);
+            Grid::Indirect(counts, scratch) => {
+                let (place, scratch) = (state.place(counts, name), state.place(scratch, name));
                 if place.size != 12 || !place.offset.is_multiple_of(4) {
                     state.breach(format!("{name}: counts at {}+{}", place.offset, place.size));
                 }
-                Some(place)
+                if scratch.size != 12 || scratch.offset % self.limits.binding_alignment != 0 {
+                    state.breach(format!("{name}: counts are checked at {}+{}", scratch.offset, scratch.size));
+                }
+                (Some(place), Some(scratch))
             }
         };
         drop(state);
@@ -845,7 +850,10 @@ impl Backend for HostBackend {
         let push = launch.push.to_vec();
         self.record(
             recording,
-            Item::Command(Command::Launch { kernel, program, places, push, groups, counts }, name.to_string()),
+            Item::Command(
+                Command::Launch { kernel, program, places, push, groups, counts, scratch },
+                name.to_string(),
+            ),
         );
         Ok(())
     }
