@@ -153,6 +153,19 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
         });
     }
 
+    /// Leaves only the ranges whose values are to be kept, for values that nobody counts.
+    pub fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
+        match &mut self.ranges {
+            Ranges::Empty => {}
+            Ranges::One(_, _, value) => {
+                if !keep(value) {
+                    self.ranges = Ranges::Empty;
+                }
+            }
+            Ranges::Many(map) => map.retain(|_, (_, value)| keep(value)),
+        }
+    }
+
     /// Leaves nothing.
     pub fn clear(&mut self, holds: &mut impl Holds<V>) {
         match std::mem::replace(&mut self.ranges, Ranges::Empty) {
