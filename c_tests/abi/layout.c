@@ -329,4 +329,5 @@ _Static_assert(TG_STEP_SKIP == 1, "TG_STEP_SKIP");
 _Static_assert(TG_STEP_COPY == 2, "TG_STEP_COPY");
 _Static_assert(TG_STEP_RAN_ON_BAD_INPUT == 3, "TG_STEP_RAN_ON_BAD_INPUT");
 _Static_assert(TG_STEP_DROPPED == 4, "TG_STEP_DROPPED");
+_Static_assert(TG_STEP_UNPROVEN_WRITE == 5, "TG_STEP_UNPROVEN_WRITE");
 _Static_assert(TG_VK_SIGNAL_SUBMITTED == 1, "TG_VK_SIGNAL_SUBMITTED");

@@ -1971,6 +1971,11 @@ TG_API tg_result tg_scope_fail(tg_device dev, tg_scope scope, const tg_error_des
 #define TG_STEP_RAN_ON_BAD_INPUT 3
 /** Steps are missing here: only the newest are kept. */
 #define TG_STEP_DROPPED 4
+/**
+ * Work ran over the claimed bytes with TG_ACCESS_MAY_WRITE, and nothing proves that it wrote them, so they stay claimed.
+ * If it writes every one of them, declare TG_ACCESS_WRITE: in tg_kernel_desc::accesses, in the launch, or in the scope.
+ */
+#define TG_STEP_UNPROVEN_WRITE 5
 
 /** What a report is about. */
 typedef struct tg_report_info {

@@ -70,6 +70,7 @@ fn kind_name(kind: StepKind) -> &'static str {
         StepKind::Copy => "copy",
         StepKind::RanOnBadInput => "ran_on_bad_input",
         StepKind::Dropped => "dropped",
+        StepKind::UnprovenWrite => "unproven_write",
     }
 }
 
@@ -86,6 +87,11 @@ fn step_line(step: &Step) -> String {
         StepKind::RanOnBadInput => {
             format!("\"{}\" ran on bad input: it read \"{}\" and wrote \"{produced}\"", step.kernel, step.needed)
         }
+        StepKind::UnprovenWrite => format!(
+            "\"{}\" ran over claimed bytes of \"{produced}\", and nothing proves that it wrote them: if it writes every one, \
+             declare TG_ACCESS_WRITE for them, in tg_kernel_desc::accesses, in the launch or in the scope",
+            step.kernel
+        ),
         StepKind::Dropped => return format!("{} steps dropped", step.count),
     };
     if step.count > 1 {

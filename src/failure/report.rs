@@ -82,6 +82,8 @@ pub enum StepKind {
     RanOnBadInput,
     /// Steps older than the 16 newest are not kept.
     Dropped,
+    /// Work ran over the bytes, and nothing proves that it wrote them: they stay claimed (R9).
+    UnprovenWrite,
 }
 
 /// One step of a path.

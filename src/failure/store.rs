@@ -6,7 +6,7 @@
 use super::Access;
 use super::claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
 use super::interval::{Holds, IntervalMap};
-use super::ledger::{Kind, Ledger, Point, World};
+use super::ledger::{Kind, Late, Ledger, Met, Point, World, put};
 use super::name::Name;
 use super::report::StepKind;
 use super::roots::{Cause, Context, Gathered, Origin, RootKey, RootTable, SetKey};
@@ -56,9 +56,12 @@ struct Scope {
     /// Nothing where nothing is written.
     provisional: Option<SetKey>,
     uses: Vec<Use>,
+    name: Arc<str>,
     context: Context,
     /// Roots of a late failure of bytes it read.
     late: Option<SetKey>,
+    /// Claims on bytes that it may write and does not have to: they stand again when it succeeds (R9).
+    kept: Late,
 }
 
 /// A device loss: one root for the bytes of every block that has not been touched since (R14).
@@ -499,6 +502,9 @@ pub trait FailureStore {
                     claims.release(u.bytes.start, u.bytes.end, &mut failures.roots);
                 }
             }
+            for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
+                ran_over(blocks, failures, work.name, u.bytes);
+            }
         }
         note(blocks, failures, Kind::Ran, point, work.name, uses);
         Ok(())
@@ -584,13 +590,22 @@ pub trait FailureStore {
         self.enter_or_skip(work, uses)?;
         let (blocks, failures) = self.split();
         let mut provisional = None;
+        let mut kept = Late::new();
+        for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
+            let Bytes { block, start, end } = u.bytes;
+            if let Some(claims) = blocks.claims(block) {
+                let roots = &mut failures.roots;
+                claims
+                    .visit(start, end, |start, end, set| put(&mut kept, Bytes { block, start, end }, Some(set), roots));
+            }
+        }
         if uses.iter().any(|u| u.access.writes()) {
             let set = failures.roots.mint(None);
             claim_all(blocks, failures, set, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes), true);
             provisional = Some(set);
         }
-        let scope =
-            failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), context: work.context(), late: None });
+        let (name, context) = (work.name.clone(), work.context());
+        let scope = failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), name, context, late: None, kept });
         for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
                 claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
@@ -607,7 +622,7 @@ pub trait FailureStore {
         let Some(scope_left) = failures.scopes.remove(scope) else {
             return 0;
         };
-        let Scope { provisional, uses, context, late } = scope_left;
+        let Scope { provisional, uses, name, context, late, mut kept } = scope_left;
         for u in &uses {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
                 claims.let_go(scope);
@@ -629,15 +644,40 @@ pub trait FailureStore {
                 }
             }
             (None, Some(late)) => claim_all(blocks, failures, late, writes.iter().copied(), false),
-            (None, None) => self.prove_written(&writes),
+            (None, None) => {
+                self.prove_written(&writes);
+                if !kept.is_empty() {
+                    self.take_back(&name, &uses, &kept);
+                }
+            }
         }
         let (blocks, failures) = self.split();
+        kept.values_mut().for_each(|map| map.clear(&mut failures.roots));
         // What succeeded stands in the ledger where it began: what it read may still be found bad, or other bytes of it.
         if failed {
             settle(blocks, failures, &writes);
         }
         [provisional, late].into_iter().flatten().for_each(|set| failures.roots.release(set));
         id
+    }
+
+    /// A scope succeeded: what was claimed of the bytes that it may have written is claimed again, by the same roots (R9).
+    fn take_back(&mut self, name: &Arc<str>, uses: &[Use], kept: &Late) {
+        let (blocks, failures) = self.split();
+        for (block, map) in kept {
+            if let Some(claims) = blocks.claims_mut(*block) {
+                map.visit(0, u64::MAX, |start, end, set| claims.claim(start, end, *set, &mut failures.roots));
+            }
+        }
+        let written: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.releases()).map(|u| u.bytes).collect();
+        self.prove_written(&written);
+        let (blocks, failures) = self.split();
+        // The claims of a loss are nothing that the work ran over.
+        if !failures.is_lost() {
+            for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
+                ran_over(blocks, failures, name, u.bytes);
+            }
+        }
     }
 
     /// Gives a block back: sheds its claims (R17).
@@ -767,6 +807,31 @@ fn record(failures: &mut Failures, root: RootKey, step: &NewStep<'_>) {
     }
 }
 
+/// Work ran over bytes that it may have written: the roots of those that are claimed learn that nothing proves it (R9).
+fn ran_over<B: Blocks>(blocks: &B, failures: &mut Failures, name: &Arc<str>, bytes: Bytes) {
+    if let Some(claims) = blocks.claims(bytes.block)
+        && claims.map.overlaps(bytes.start, bytes.end)
+    {
+        told_of(failures, claims, name, bytes);
+    }
+}
+
+#[cold]
+fn told_of(failures: &mut Failures, claims: &Claims, name: &Arc<str>, bytes: Bytes) {
+    let mut found: ArrayVec<RootKey, { crate::error::MAX_ROOTS }> = ArrayVec::new();
+    claims.sets(bytes.start, bytes.end, |set| {
+        for (key, _) in failures.roots.members(set) {
+            if !found.is_full() && !found.contains(&key) {
+                found.push(key);
+            }
+        }
+    });
+    let (kind, needed) = (StepKind::UnprovenWrite, &claims.name);
+    for root in found {
+        record(failures, root, &NewStep { kind, kernel: name, needed, produced: &[needed] });
+    }
+}
+
 fn claim_all<B: Blocks>(
     blocks: &mut B,
     failures: &mut Failures,
@@ -845,9 +910,16 @@ fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures, set: SetKey) {
                 root.skips.record(&step);
             }
         },
-        |roots, scope, set| {
+        |roots, scope, met| {
             let Some(scope) = scopes.get_mut(scope) else {
                 return false;
+            };
+            let set = match met {
+                Met::Read(set) => set,
+                Met::Kept(bytes, set) => {
+                    put(&mut scope.kept, bytes, Some(set), roots);
+                    return true;
+                }
             };
             let wider = match scope.late {
                 None => {

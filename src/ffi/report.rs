@@ -108,6 +108,9 @@ pub const TG_STEP_COPY: u32 = 2;
 pub const TG_STEP_RAN_ON_BAD_INPUT: u32 = 3;
 /// Steps are missing here: only the newest are kept.
 pub const TG_STEP_DROPPED: u32 = 4;
+/// Work ran over the claimed bytes with TG_ACCESS_MAY_WRITE, and nothing proves that it wrote them, so they stay claimed.
+/// If it writes every one of them, declare TG_ACCESS_WRITE: in tg_kernel_desc::accesses, in the launch, or in the scope.
+pub const TG_STEP_UNPROVEN_WRITE: u32 = 5;
 
 /// A step of a path: how a failure came from some bytes to others.
 #[repr(C)]
