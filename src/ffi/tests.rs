@@ -208,7 +208,7 @@ fn the_last_report_needs_no_device() {
     let mut failure = tg_step_info {
         struct_size: size_of::<tg_step_info>(),
         kind: 0,
-        reserved: 0,
+        at_least: 0,
         count: 0,
         kernel: string,
         needed: string,

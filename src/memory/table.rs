@@ -209,10 +209,4 @@ impl<S: PageSource> Blocks for Memory<S> {
     fn claims_mut(&mut self, block: BlockKey) -> Option<&mut Claims> {
         self.blocks.get_mut(block).map(|block| &mut block.claims)
     }
-
-    fn for_each(&self, see: &mut dyn FnMut(BlockKey, &Claims)) {
-        let mut all: Vec<(BlockKey, &Claims)> = self.blocks.iter().map(|(key, block)| (key, &block.claims)).collect();
-        all.sort_by_key(|(_, claims)| claims.name.serial);
-        all.into_iter().for_each(|(key, claims)| see(key, claims));
-    }
 }
