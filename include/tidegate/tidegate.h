@@ -139,14 +139,14 @@ typedef int32_t tg_result;
 /** Failure: a defect of the library itself. The report says what is known of it. */
 #define TG_ERROR_INTERNAL (-113)
 
-/** Whether a result is a programming error: nothing changed. May evaluate its argument twice. */
-#define TG_IS_MISUSE(result) ((result) <= -1 && (result) >= -99)
+/** Whether a result is a programming error: nothing changed. A function, so that a call may stand as its argument. */
+static inline int TG_IS_MISUSE(tg_result result) { return result <= -1 && result >= -99; }
 
 /**
  * Whether the work did not happen and what it was to write is claimed: a failure or TG_SKIPPED. The caller may go on
- * and look at the end. May evaluate its argument twice.
+ * and look at the end. A function, so that a call may stand as its argument.
  */
-#define TG_IS_TRACKED(result) ((result) <= -100 || (result) == TG_SKIPPED)
+static inline int TG_IS_TRACKED(tg_result result) { return result <= -100 || result == TG_SKIPPED; }
 
 /* Strings --------------------------------------------------------------------------------------------------------- */
 
@@ -585,8 +585,9 @@ typedef struct tg_log_event {
 
 /**
  * A callback for events. It may be called from any thread that is inside a function of the library, from several
- * at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library;
- * what those log on its behalf is not reported again. It must return: no exception, no longjmp.
+ * at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library
+ * but tg_device_destroy, which answers TG_ERROR_WRONG_STATE. What those functions log on behalf of the callback is not
+ * reported again. The callback must return: no exception, no longjmp.
  *
  * With or without a callback, the environment variable TIDEGATE_LOG puts events on stderr, one line each: error, warn,
  * info, debug, trace, or the number of the level; anything else is info. It is read when a device is made.
@@ -886,7 +887,8 @@ TG_API tg_result tg_device_memory_stats(tg_device dev, tg_memory_info *out);
 TG_API tg_result tg_device_failure_count(tg_device dev, uint64_t *out);
 
 /**
- * Makes a report on every root that is alive on a device, without waiting.
+ * Makes a report on every root that is alive on a device, without waiting. It asks about no byte, so the code of the
+ * report is TG_OK, whatever roots it has.
  *
  * A long report is taken in pieces, between which calls of other threads go on. It tells every root that there was when
  * the call began and that there still is, and every claim of those that stayed as it was. A claim that another thread

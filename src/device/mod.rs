@@ -501,9 +501,6 @@ impl<B: Backend> Device<B> {
                 }
             }
         };
-        match &self.dispatch {
-            Some(dispatch) => tracing::dispatcher::with_default(dispatch, tell),
-            None => tell(),
-        }
+        crate::log::tell(self.dispatch.as_ref(), tell);
     }
 }

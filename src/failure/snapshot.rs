@@ -192,7 +192,7 @@ fn told(root: &Root, asked: &[u64]) -> Told {
 impl Taking {
     /// The report, once all of it is taken. Needs no store, and holds nobody up.
     pub fn finish(self) -> Report {
-        let Taking { claims, roots, mut report, .. } = self;
+        let Taking { claims, roots, mut report, about, .. } = self;
         report.failures = roots.into_iter().map(described).collect();
         let places: HashMap<u64, usize> = report.failures.iter().enumerate().map(|(at, root)| (root.id, at)).collect();
         for Claim { root, buffer, label, offset, size } in claims {
@@ -206,7 +206,8 @@ impl Taking {
                 _ => failure.claims.push(ClaimedRange { buffer, label, offset, size }),
             }
         }
-        if !report.failures.is_empty() {
+        // Where no byte is asked about there is no answer to give.
+        if about.is_some() && !report.failures.is_empty() {
             report.code = Code::Unwritten;
         }
         report

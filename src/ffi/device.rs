@@ -216,7 +216,7 @@ unsafe fn create(desc: *const tg_device_desc) -> Result<tg_device> {
     let sink = Sink::new(desc.log, desc.log_user_data, desc.log_finalizer, desc.log_level, label.as_str())?;
     // Every argument is in order: from here on there are only failures, and the caller's log data is ours to free.
     let dispatch = sink.dispatch();
-    devices::add(|serial| runtime::create(options, serial, settings, dispatch))
+    devices::add(|| runtime::create(options, settings, dispatch))
 }
 
 /// A number of the descriptor's: 0 is the default.
@@ -367,7 +367,8 @@ pub unsafe extern "C" fn tg_device_failure_count(dev: tg_device, out: *mut u64) 
     })
 }
 
-/// Makes a report on every root that is alive on a device, without waiting.
+/// Makes a report on every root that is alive on a device, without waiting. It asks about no byte, so the code of the
+/// report is TG_OK, whatever roots it has.
 ///
 /// A long report is taken in pieces, between which calls of other threads go on. It tells every root that there was when
 /// the call began and that there still is, and every claim of those that stayed as it was. A claim that another thread
