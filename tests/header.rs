@@ -258,8 +258,8 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
             claim_count step_count has_stream reserved
         }
         tg_claim_info { struct_size buffer offset size label }
-        tg_step_info { struct_size kind reserved count kernel needed produced produced_count }
-        tg_suspect_info { struct_size name }
+        tg_step_info { struct_size kind at_least count kernel needed produced produced_count label tag }
+        tg_suspect_info { struct_size name label tag }
         tg_vk_handles {
             struct_size instance physical_device device get_instance_proc_addr api_version queue_family queue_count
             reserved queues

@@ -912,6 +912,10 @@ TG_API tg_result tg_device_failure_count(tg_device dev, uint64_t *out);
  * Makes a report on every root that is alive on a device, without waiting. It asks about no byte, so the code of the
  * report is TG_OK, whatever roots it has.
  *
+ * A long report is taken in pieces, between which calls of other threads go on. It tells every root that there was when
+ * the call began and that there still is, and every claim of those that stayed as it was. A claim that another thread
+ * makes or releases meanwhile is told or not.
+ *
  * \param dev The device.
  * \param out The report; the caller releases it. The null handle unless TG_OK is returned.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE;
@@ -2180,9 +2184,15 @@ typedef struct tg_step_info {
     size_t struct_size;
     /** One of TG_STEP_*. */
     uint32_t kind;
-    /** 0. */
-    uint32_t reserved;
-    /** How often exactly this happened; for TG_STEP_DROPPED, how many steps are missing. */
+    /**
+     * 1 when the count is only known to be at least so much: how often a step happened is kept of a few hundred distinct
+     * steps of a root. Otherwise 0.
+     */
+    uint32_t at_least;
+    /**
+     * How often this happened: the same work, needing and producing the same. For TG_STEP_DROPPED how many distinct
+     * steps of the root are no longer kept; those that are missing here are among them.
+     */
     uint64_t count;
     /** Which work. */
     tg_str kernel;
@@ -2195,32 +2205,46 @@ typedef struct tg_step_info {
     const tg_str *produced;
     /** Elements of `produced`. */
     size_t produced_count;
+    /**
+     * The caller's name for the work (tg_launch_desc::label, tg_scope_desc::label) the last time this happened, or empty.
+     */
+    tg_str label;
+    /** The caller's number for it, the last time. */
+    uint64_t tag;
 } tg_step_info;
 
 /** Every member of tg_step_info at its default. */
 #define TG_STEP_INFO_INIT { \
     /* struct_size */ sizeof(tg_step_info), \
     /* kind */ 0, \
-    /* reserved */ 0, \
+    /* at_least */ 0, \
     /* count */ 0, \
     /* kernel */ { NULL, 0 }, \
     /* needed */ { NULL, 0 }, \
     /* produced */ NULL, \
-    /* produced_count */ 0 \
+    /* produced_count */ 0, \
+    /* label */ { NULL, 0 }, \
+    /* tag */ 0 \
 }
 
 /** Work that was in flight when a device was lost. */
 typedef struct tg_suspect_info {
     /** sizeof(tg_suspect_info). */
     size_t struct_size;
-    /** Which work. */
+    /** Which work: its kernel, or the operation. */
     tg_str name;
+    /** The caller's name for it (tg_launch_desc::label, tg_scope_desc::label), or empty. */
+    tg_str label;
+    /** The caller's number for it. */
+    uint64_t tag;
 } tg_suspect_info;
 
 /** Every member of tg_suspect_info at its default. */
 #define TG_SUSPECT_INFO_INIT { \
     /* struct_size */ sizeof(tg_suspect_info), \
-    /* name */ { NULL, 0 } \
+    /* name */ { NULL, 0 }, \
+    /* label */ { NULL, 0 }, \
+    /* tag */ 0 \
 }
 
 /**
@@ -2335,6 +2359,9 @@ TG_API tg_result tg_report_suspect(tg_report report, size_t index, tg_suspect_in
 /**
  * Renders a report for a person.
  *
+ * Of long lists it has the first entries and how many there are more: 256 roots, 64 claims of each, 256 suspects. All of
+ * them are given by index.
+ *
  * \param report The report.
  * \param out The text, several lines; borrowed until tg_report_release. Written on TG_OK only. Must not be NULL.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
@@ -2346,6 +2373,8 @@ TG_API tg_result tg_report_text(tg_report report, tg_str *out);
 
 /**
  * Renders a report for a program, as JSON.
+ *
+ * Cut like the text; `failure_count`, `claim_count` and `suspect_count` tell how many there are.
  *
  * \param report The report.
  * \param out The JSON; borrowed until tg_report_release. Written on TG_OK only. Must not be NULL.

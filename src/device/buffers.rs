@@ -184,8 +184,11 @@ impl<B: Backend> Core<B> {
             label: name.label.clone(),
             tag: desc.tag,
         });
-        let claims = self.failures.new_block(name, desc.size, purpose.is_some(), fresh);
-        let block = self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None });
+        let Core { failures, memory, .. } = self;
+        let block = memory.blocks.insert_with_key(|key| {
+            let claims = failures.new_block(key, name, desc.size, purpose.is_some(), fresh);
+            Block { claims, hazards: Hazards::default(), place: None }
+        });
         let buffer = Buffer { block, size: desc.size, purpose, stream: desc.stream, tag: desc.tag };
         let Ok(handle) = self.memory.buffers.insert(buffer) else {
             taken.ok().flatten().iter().for_each(|place| self.memory.pages.free(place));

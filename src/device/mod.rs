@@ -260,6 +260,9 @@ impl<B: Backend> Core<B> {
         }
         memory.pages.look();
         memory.pages.give_back(backend, usize::MAX, |mark| streams.is_past(mark.point));
+        if memory.is_crowded() {
+            memory.prune(|point| streams.is_past(point), |point| streams.is_complete(point), || streams.now());
+        }
         let mut store = Parts { failures, memory };
         store.retire(|point| streams.is_complete(point));
         if let Err(fault) = &answer
@@ -454,6 +457,11 @@ impl<B: Backend> Device<B> {
     /// How often work was ordered after other work, and submitted.
     pub fn order_stats(&self) -> OrderStats {
         self.core.lock().streams.stats()
+    }
+
+    /// How many ranges of buffers have work on record that others may have to come after.
+    pub fn ranges_on_record(&self) -> usize {
+        self.core.lock().memory.ranges_on_record()
     }
 
     fn lock(&self) -> Guard<'_, B> {

@@ -4,8 +4,11 @@ use super::waits::Deadline;
 use super::{Claim, Core, Device, ErrorDesc, Handle, NotHeld, Slice};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
-use crate::failure::{Access, Blocks, Bytes, Context, FailureStore, MAX_NAME, Point, Report, Reporting, Use, cut};
+use crate::failure::{
+    Access, Blocks, Bytes, Context, FailureStore, MAX_NAME, Point, Report, Reporting, Taking, Use, cut,
+};
 use crate::stream::Backend;
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 /// A claimed range with its buffer.
@@ -137,20 +140,36 @@ impl<B: Backend> Device<B> {
 
     /// A report on bytes.
     pub fn report_slices(&self, slices: &[Slice]) -> Result<Report> {
-        self.with(|core| {
+        let taking = self.with(|core| {
             let asked = core.resolve_all(slices)?;
-            Ok(core.report_bytes(&asked))
-        })
+            Ok::<_, Error>(core.begin_report_on(&asked))
+        })?;
+        Ok(self.take_report(taking))
     }
 
     /// A report on everything.
     pub fn report_device(&self) -> Report {
-        self.with(|core| core.report_all())
+        let taking = self.lock().begin_report_on_all();
+        self.take_report(taking)
     }
 
     /// A report on the roots of an answer, as far as they still live.
     pub fn report_roots(&self, roots: &Roots) -> Report {
-        self.with(|core| core.report_roots(roots))
+        let taking = self.lock().begin_report(roots);
+        self.take_report(taking)
+    }
+
+    /// Takes a report in pieces, so that nobody waits for all of it, and puts it together without the lock.
+    fn take_report(&self, mut taking: Taking) -> Report {
+        loop {
+            let core = self.lock();
+            let goes_on = core.take(&mut taking);
+            // Whoever waits comes first; otherwise this thread would have the lock again before another one wakes.
+            MutexGuard::unlock_fair(core);
+            if !goes_on {
+                return taking.finish();
+            }
+        }
     }
 }
 

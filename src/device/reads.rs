@@ -14,7 +14,7 @@ use super::waits::Deadline;
 use super::{Core, Device, Handle, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
-use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Report, Reporting, Use};
+use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Report, Use};
 use crate::memory::{Block, Hazards, Purpose};
 use crate::stream::Backend;
 use hashbrown::HashMap;
@@ -344,14 +344,14 @@ impl<B: Backend> Device<B> {
     pub fn read_report(&self, read: Handle) -> Result<Report> {
         // Whatever it answers, what is known afterwards is what the report is about.
         let _ = self.read_poll(read);
-        self.with(|core| {
+        let roots = self.with(|core| {
             let Read { state, source, .. } = core.reads.resolve(read, "read")?;
-            let (State::Copying { private: block, .. } | State::Unwritten(block)) = *state else {
-                return Ok(Report::empty());
-            };
-            let roots = core.roots_for(block, *source);
-            Ok(if roots.ids.is_empty() { Report::empty() } else { core.report_roots(&roots) })
-        })
+            Ok::<_, Error>(match *state {
+                State::Copying { private: block, .. } | State::Unwritten(block) => core.roots_for(block, *source),
+                State::Here(_) => Roots::default(),
+            })
+        })?;
+        Ok(if roots.ids.is_empty() { Report::empty() } else { self.report_roots(&roots) })
     }
 
     /// Lets go of a read, over or not, and of its bytes. The null handle is fine.
@@ -446,8 +446,11 @@ impl<B: Backend> Core<B> {
     /// A block that is nobody's buffer.
     fn private_block(&mut self, size: u64, device_memory: bool) -> BlockKey {
         let name = Name { noun: "buffer", serial: 0, label: self.names.none.clone() };
-        let claims = self.failures.new_block(name, size, device_memory, None);
-        self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None })
+        let Core { failures, memory, .. } = self;
+        memory.blocks.insert_with_key(|key| {
+            let claims = failures.new_block(key, name, size, device_memory, None);
+            Block { claims, hazards: Hazards::default(), place: None }
+        })
     }
 
     /// The claims of a private block, in a block that has no memory to lose.

@@ -75,8 +75,29 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
         }
     }
 
+    /// Calls `see` for each range from `start` on, the first one cut to it, for as long as it says so.
+    pub fn visit_while<'a>(&'a self, start: u64, mut see: impl FnMut(u64, u64, &'a V) -> bool) {
+        match &self.ranges {
+            Ranges::Empty => {}
+            Ranges::One(s, e, value) => {
+                if start < *e {
+                    see(start.max(*s), *e, value);
+                }
+            }
+            Ranges::Many(map) => {
+                let before = map.range(..start).next_back().filter(|(_, (e, _))| *e > start);
+                let before = before.map(|(_, (e, value))| (start, *e, value));
+                let behind = map.range(start..).map(|(s, (e, value))| (*s, *e, value));
+                let mut ranges = before.into_iter().chain(behind);
+                while ranges.next().is_some_and(|(start, end, value)| see(start, end, value)) {}
+            }
+        }
+    }
+
     /// Whether any range overlaps `start..end`.
     pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        #[cfg(test)]
+        SEEN.set(SEEN.get() + 1);
         match &self.ranges {
             Ranges::Empty => false,
             Ranges::One(s, e, _) => start < end && *s < end && start < *e,
@@ -151,6 +172,19 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
             }
             None
         });
+    }
+
+    /// Leaves only the ranges whose values are to be kept, for values that nobody counts.
+    pub fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
+        match &mut self.ranges {
+            Ranges::Empty => {}
+            Ranges::One(_, _, value) => {
+                if !keep(value) {
+                    self.ranges = Ranges::Empty;
+                }
+            }
+            Ranges::Many(map) => map.retain(|_, (_, value)| keep(value)),
+        }
     }
 
     /// Leaves nothing.
@@ -282,6 +316,16 @@ fn join<V: Clone + PartialEq>(map: &mut BTreeMap<u64, (u64, V)>, start: u64, end
             entry.0 = e;
         }
     }
+}
+
+#[cfg(test)]
+thread_local! { static SEEN: std::cell::Cell<usize> = const { std::cell::Cell::new(0) }; }
+
+/// What something answers, and how many ranges it looked at for that.
+#[cfg(test)]
+pub(super) fn ranges_seen<T>(ask: impl FnOnce() -> T) -> (T, usize) {
+    let before = SEEN.get();
+    (ask(), SEEN.get() - before)
 }
 
 #[cfg(test)]

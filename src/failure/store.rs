@@ -7,14 +7,13 @@ use super::Access;
 use super::claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
 use super::copies::Copies;
 use super::interval::{Holds, IntervalMap};
-use super::ledger::{Kind, Late, Ledger, Met, Point, World, put};
+use super::ledger::{Called, Kind, Late, Ledger, Met, Point, World, put};
 use super::name::Name;
-use super::report::StepKind;
+use super::report::{StepKind, Suspect};
 use super::roots::{Cause, Context, Gathered, Origin, RootKey, RootTable, SetKey};
 use super::skips::NewStep;
 use crate::code::Code;
 use crate::error::{Error, Fault, Roots};
-use arrayvec::ArrayVec;
 use hashbrown::HashSet;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
@@ -37,8 +36,6 @@ pub trait Blocks {
     fn claims(&self, block: BlockKey) -> Option<&Claims>;
     /// The same, to change them.
     fn claims_mut(&mut self, block: BlockKey) -> Option<&mut Claims>;
-    /// Calls `see` with every block, in the order of creation.
-    fn for_each(&self, see: &mut dyn FnMut(BlockKey, &Claims));
 }
 
 /// A line for the log: what a root is, or that work was skipped on it again.
@@ -73,7 +70,7 @@ struct Loss {
     set: Option<SetKey>,
     /// Blocks it still has to claim.
     unreconciled: u64,
-    suspects: Vec<String>,
+    suspects: Arc<[Suspect]>,
 }
 
 /// Every failure a device holds, and what it needs to tell of them.
@@ -112,6 +109,11 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// What paths and suspects call it.
+    fn called(&self) -> Called<'_> {
+        Called { name: self.name, label: self.label, tag: self.tag }
+    }
+
     /// What a root of it keeps.
     pub fn context(&self) -> Context {
         Context {
@@ -149,7 +151,7 @@ impl Failures {
     }
 
     /// The suspects of the last loss, in the order they were enqueued.
-    pub fn suspects(&self) -> &[String] {
+    pub fn suspects(&self) -> &Arc<[Suspect]> {
         &self.loss.suspects
     }
 
@@ -180,13 +182,23 @@ impl Failures {
     }
 
     /// The claims of a new block: none, or "never written" (R17).
-    pub fn new_block(&mut self, name: Name, size: u64, device_memory: bool, never_written: Option<Context>) -> Claims {
+    pub fn new_block(
+        &mut self,
+        key: BlockKey,
+        name: Name,
+        size: u64,
+        device_memory: bool,
+        never_written: Option<Context>,
+    ) -> Claims {
         let mut claims = Claims {
             name,
             size,
+            key,
             map: IntervalMap::default(),
             unallocated: None,
-            held: SmallVec::new(),
+            is_listed: false,
+            held: IntervalMap::default(),
+            held_to_write: IntervalMap::default(),
             device_memory,
             losses: self.loss.count,
         };
@@ -215,6 +227,7 @@ impl Failures {
         if let Some(set) = claims.unallocated.take() {
             self.roots.release(set);
         }
+        claims.list(&mut self.roots);
     }
 
     /// A root that no claim holds yet: for broken kernels, and for failures of calls that write nothing. The caller
@@ -289,7 +302,7 @@ impl Failures {
     fn reconciled_one(&mut self) {
         self.loss.unreconciled -= 1;
         if self.loss.unreconciled == 0 && !self.is_lost() {
-            self.loss.suspects.clear();
+            self.loss.suspects = Arc::default();
         }
     }
 }
@@ -395,6 +408,7 @@ pub trait FailureStore {
             if let Some(before) = before {
                 failures.roots.release(before);
             }
+            claims.list(&mut failures.roots);
             // However large it is when it is allocated again.
             settle(blocks, failures, &[Bytes { block, start: 0, end: u64::MAX }]);
         } else {
@@ -469,7 +483,7 @@ pub trait FailureStore {
                 None => work.broken.map(|(_, name)| name),
             };
             if let Some(needed) = needed {
-                let step = NewStep { kind: StepKind::Skip, kernel: work.name, needed, produced: &produced };
+                let step = NewStep { kind: StepKind::Skip, work: work.called(), needed, produced: &produced };
                 record(failures, *root, &step);
             }
         }
@@ -485,7 +499,7 @@ pub trait FailureStore {
                 claims.claim(u.bytes.start, u.bytes.end, set, &mut failures.roots);
             }
         }
-        note(blocks, failures, Kind::Settled, None, work.name, uses);
+        note(blocks, failures, Kind::Settled, None, work.called(), uses);
         failures.roots.release(set);
         answer
     }
@@ -511,10 +525,10 @@ pub trait FailureStore {
                 }
             }
             for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
-                ran_over(blocks, failures, work.name, u.bytes);
+                ran_over(blocks, failures, work.called(), u.bytes);
             }
         }
-        note(blocks, failures, Kind::Ran, point, work.name, uses);
+        note(blocks, failures, Kind::Ran, point, work.called(), uses);
         Ok(())
     }
 
@@ -548,7 +562,7 @@ pub trait FailureStore {
         self.hand_over(work.name, to, from);
         let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
         let (blocks, failures) = self.split();
-        note(blocks, failures, Kind::Copied, point, work.name, &uses);
+        note(blocks, failures, Kind::Copied, point, work.called(), &uses);
     }
 
     /// Each claimed byte of `from` hands its claim to its byte of `to`, each clean one releases it (R10). `to` has
@@ -566,7 +580,7 @@ pub trait FailureStore {
                 .map(|(from, to)| (from.name.clone(), to.name.clone()));
             // No path leads to a block that is nobody's buffer.
             if let Some((needed, produced)) = names.filter(|(_, produced)| produced.serial != 0) {
-                let step = NewStep { kind: StepKind::Copy, kernel: name, needed: &needed, produced: &[&produced] };
+                let step = NewStep { kind: StepKind::Copy, work: name.into(), needed: &needed, produced: &[&produced] };
                 let mut told: SmallVec<[RootKey; 8]> = SmallVec::new();
                 for (_, _, set) in &moved {
                     let members: SmallVec<[RootKey; 4]> = failures.roots.members(*set).map(|(key, _)| key).collect();
@@ -616,10 +630,10 @@ pub trait FailureStore {
         let scope = failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), name, context, late: None, kept });
         for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
-                claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
+                claims.hold(u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
-        note(blocks, failures, Kind::Scope(scope), None, work.name, uses);
+        note(blocks, failures, Kind::Scope(scope), None, work.called(), uses);
         Ok(scope)
     }
 
@@ -631,9 +645,9 @@ pub trait FailureStore {
             return 0;
         };
         let Scope { provisional, uses, name, context, late, mut kept } = scope_left;
-        for u in &uses {
+        for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
-                claims.let_go(scope);
+                claims.let_go(u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
         let writes: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
@@ -655,7 +669,8 @@ pub trait FailureStore {
             (None, None) => {
                 self.prove_written(&writes);
                 if !kept.is_empty() {
-                    self.take_back(&name, &uses, &kept);
+                    let work = Called { name: &name, label: &context.label, tag: context.tag };
+                    self.take_back(work, &uses, &kept);
                 }
             }
         }
@@ -670,7 +685,7 @@ pub trait FailureStore {
     }
 
     /// A scope succeeded: what was claimed of the bytes that it may have written is claimed again, by the same roots (R9).
-    fn take_back(&mut self, name: &Arc<str>, uses: &[Use], kept: &Late) {
+    fn take_back(&mut self, work: Called<'_>, uses: &[Use], kept: &Late) {
         let (blocks, failures) = self.split();
         for (block, map) in kept {
             if let Some(claims) = blocks.claims_mut(*block) {
@@ -683,7 +698,7 @@ pub trait FailureStore {
         // The claims of a loss are nothing that the work ran over.
         if !failures.is_lost() {
             for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
-                ran_over(blocks, failures, name, u.bytes);
+                ran_over(blocks, failures, work, u.bytes);
             }
         }
     }
@@ -742,7 +757,7 @@ pub trait FailureStore {
         failures.loss.count += 1;
         failures.loss.set = Some(set);
         failures.loss.unreconciled = failures.device_blocks;
-        failures.loss.suspects = failures.ledger.names(|point| !over(point)).map(|name| name.to_string()).collect();
+        failures.loss.suspects = failures.ledger.suspects(|point| !over(point));
         // Bytes that are no device's memory are lost with the work that was to write them.
         failures.ledger.fail(|point| !over(point), set, &mut failures.roots);
         replay(blocks, failures, set);
@@ -792,6 +807,7 @@ pub trait FailureStore {
                     set
                 }))
             });
+            claims.list(&mut failures.roots);
         }
     }
 }
@@ -818,27 +834,21 @@ fn record(failures: &mut Failures, root: RootKey, step: &NewStep<'_>) {
 }
 
 /// Work ran over bytes that it may have written: the roots of those that are claimed learn that nothing proves it (R9).
-fn ran_over<B: Blocks>(blocks: &B, failures: &mut Failures, name: &Arc<str>, bytes: Bytes) {
+fn ran_over<B: Blocks>(blocks: &B, failures: &mut Failures, work: Called<'_>, bytes: Bytes) {
     if let Some(claims) = blocks.claims(bytes.block)
         && claims.map.overlaps(bytes.start, bytes.end)
     {
-        told_of(failures, claims, name, bytes);
+        told_of(failures, claims, work, bytes);
     }
 }
 
 #[cold]
-fn told_of(failures: &mut Failures, claims: &Claims, name: &Arc<str>, bytes: Bytes) {
-    let mut found: ArrayVec<RootKey, { crate::error::MAX_ROOTS }> = ArrayVec::new();
-    claims.sets(bytes.start, bytes.end, |set| {
-        for (key, _) in failures.roots.members(set) {
-            if !found.is_full() && !found.contains(&key) {
-                found.push(key);
-            }
-        }
-    });
+fn told_of(failures: &mut Failures, claims: &Claims, work: Called<'_>, bytes: Bytes) {
+    let mut found = Gathered::default();
+    claims.sets(bytes.start, bytes.end, |set| failures.roots.gather(set, (), &mut found));
     let (kind, needed) = (StepKind::UnprovenWrite, &claims.name);
-    for root in found {
-        record(failures, root, &NewStep { kind, kernel: name, needed, produced: &[needed] });
+    for (root, ()) in found.roots() {
+        record(failures, *root, &NewStep { kind, work, needed, produced: &[needed] });
     }
 }
 
@@ -866,11 +876,11 @@ fn note<B: Blocks>(
     failures: &mut Failures,
     kind: Kind,
     point: Option<Point>,
-    name: &Arc<str>,
+    work: Called<'_>,
     uses: &[Use],
 ) {
     failures.copies.changed(uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes));
-    if failures.ledger.push(kind, point, name, uses) {
+    if failures.ledger.push(kind, point, work, uses) {
         tidy(blocks, failures);
     }
 }
@@ -894,7 +904,7 @@ fn settle<B: Blocks>(blocks: &B, failures: &mut Failures, bytes: &[Bytes]) {
     }
     let name = failures.no_name.get_or_insert_with(|| "".into()).clone();
     let uses: SmallVec<[Use; 8]> = bytes.iter().map(|bytes| Use { bytes: *bytes, access: Access::Write }).collect();
-    note(blocks, failures, Kind::Settled, None, &name, &uses);
+    note(blocks, failures, Kind::Settled, None, (&name).into(), &uses);
 }
 
 /// Replays the ledger for the new root of `set`, and claims what is found bad at its end, and nothing else (R13).
@@ -917,7 +927,7 @@ fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures, set: SetKey) {
             if produced.is_empty() {
                 return;
             }
-            let step = NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
+            let step = NewStep { kind: passed.kind, work: passed.work, needed: &needed.name, produced: &produced };
             if let Some(root) = roots.get_mut(new) {
                 root.skips.record(&step);
             }

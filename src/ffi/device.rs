@@ -374,6 +374,10 @@ pub unsafe extern "C" fn tg_device_failure_count(dev: tg_device, out: *mut u64) 
 /// Makes a report on every root that is alive on a device, without waiting. It asks about no byte, so the code of the
 /// report is TG_OK, whatever roots it has.
 ///
+/// A long report is taken in pieces, between which calls of other threads go on. It tells every root that there was when
+/// the call began and that there still is, and every claim of those that stayed as it was. A claim that another thread
+/// makes or releases meanwhile is told or not.
+///
 /// \param dev The device.
 /// \param out The report; the caller releases it. The null handle unless TG_OK is returned.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE;

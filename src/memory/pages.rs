@@ -476,6 +476,11 @@ impl<S: PageSource> Pages<S> {
         self.forgotten
     }
 
+    /// It was forgotten what had run on some memory, all of which is over: one barrier stands for it.
+    pub fn forget(&mut self) {
+        self.forgotten += 1;
+    }
+
     /// Whether freed blocks may have left anything behind.
     pub fn has_residue(&self) -> bool {
         !self.with_residue.is_empty()

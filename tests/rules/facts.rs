@@ -34,6 +34,11 @@ fn lazy() -> Rig {
     Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings())
 }
 
+/// The names of what was in flight at a loss.
+fn suspects(rig: &Rig) -> Vec<String> {
+    rig.device.report_device().suspects.iter().map(|suspect| suspect.name.to_string()).collect()
+}
+
 fn driver_fault() -> tidegate::error::Fault {
     fault(Code::Driver, "refused by the test")
 }
@@ -1853,7 +1858,7 @@ fn r14_copies_and_reads_in_flight_are_suspects_too() {
     rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
     let (read, answer) = rig.device.read_begin(0, whole(a));
     answer.expect("a read that began");
-    let suspects = rig.device.report_device().suspects;
+    let suspects = suspects(&rig);
     assert_eq!(suspects, ["tg_buffer_copy", "kernel", "tg_buffer_copy", "tg_read_begin"]);
     rig.device.read_release(read).expect("a release");
 }
@@ -1872,7 +1877,7 @@ fn r14_what_was_over_before_the_loss_is_no_suspect_and_keeps_its_tokens() {
     rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
     failed(rig.device.buffer_fill(3, whole(b), 1, 1).and_then(|()| rig.device.stream_flush(3)));
     rig.device.check_written(&[whole(token)], FOREVER).expect("it was written");
-    assert_eq!(rig.device.report_device().suspects, ["tg_buffer_fill", "tg_buffer_fill"]);
+    assert_eq!(suspects(&rig), ["tg_buffer_fill", "tg_buffer_fill"]);
 }
 
 // R15
@@ -1895,6 +1900,61 @@ fn r15_the_sixteen_newest_steps_are_kept_and_a_gap_says_how_many_are_missing() {
 }
 
 #[test]
+fn r15_a_step_that_returns_after_others_is_counted_on() {
+    let rig = rig();
+    let kernel = rig.kernel(&triple());
+    let bad = rig.named(64, "bad");
+    rig.taint(whole(bad));
+    let outputs: Vec<Handle> = (0..20).map(|at| rig.named(64, &format!("output {at}"))).collect();
+    for _ in 0..3 {
+        for out in &outputs {
+            skipped(rig.launch(kernel, &[whole(bad), whole(*out)]));
+        }
+    }
+    let report = rig.device.report_slices(&[whole(outputs[19])]).expect("a report");
+    let path = &report.failures[0].path;
+    assert_eq!((path.len(), path[0].count, path[0].at_least), (1, 3, false));
+    assert_eq!(report.failures[0].skips, 60);
+}
+
+#[test]
+fn r15_steps_and_suspects_have_the_label_and_the_number_of_the_work() {
+    let rig = lazy();
+    let kernel = rig.kernel(&triple());
+    let [bad, good, out, late] = ["bad", "good", "out", "late"].map(|name| rig.named(64, name));
+    rig.taint(whole(bad));
+    rig.write(whole(good), &[1; 64]).expect("a write");
+    let launch = |from, to, label, tag| {
+        let bindings = [silent(whole(from)), silent(whole(to))];
+        rig.device.launch(&LaunchDesc { label, tag, ..launch_desc(0, kernel, &bindings, &[]) })
+    };
+    skipped(launch(bad, out, "frame 6", 6));
+    skipped(launch(bad, out, "frame 7", 7));
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    let step = &report.failures[0].path[0];
+    assert_eq!((&*step.kernel, &*step.label, step.tag, step.count), ("kernel", "frame 7", 7, 2));
+    assert!(report.text().contains("\"frame 7\", tag 7 (2 times)"), "{}", report.text());
+    // What is found bad later knows its work as well, and so do suspects.
+    launch(good, late, "frame 8", 8).expect("a launch");
+    launch(late, out, "frame 9", 9).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    rig.device.stream_flush(0).expect_err("refused");
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    let found = report.failures.iter().flat_map(|failure| &failure.path);
+    let found: Vec<_> = found.filter(|step| step.kind == StepKind::RanOnBadInput).collect();
+    assert!(found.iter().all(|step| (&*step.label, step.tag) == ("frame 9", 9)), "{found:?}");
+    rig.write(whole(good), &[1; 64]).expect("a write");
+    launch(good, late, "frame 10", 10).expect("a launch");
+    launch(good, out, "", 0).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "lost"), true);
+    rig.device.stream_flush(0).expect_err("lost");
+    let report = rig.device.report_device();
+    let suspects: Vec<_> = report.suspects.iter().map(|s| (&*s.name, &*s.label, s.tag)).collect();
+    assert_eq!(suspects, [("tg_buffer_write", "", 0), ("kernel", "frame 10", 10), ("kernel", "", 0)]);
+    assert!(report.text().contains("in flight at the loss: \"kernel\", \"frame 10\", tag 10"), "{}", report.text());
+}
+
+#[test]
 fn r15_names_are_cut_at_128_bytes_and_messages_at_1_kib() {
     let rig = rig();
     let (label, message) = ("é".repeat(300), "ü".repeat(3000));
@@ -1903,7 +1963,7 @@ fn r15_names_are_cut_at_128_bytes_and_messages_at_1_kib() {
     rig.device.taint(&[whole(buffer)], &desc).expect("a taint");
     let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
     let failure = &report.failures[0];
-    assert_eq!(failure.claims[0].label, "é".repeat(64));
+    assert_eq!(*failure.claims[0].label, "é".repeat(64));
     assert_eq!(failure.label, "é".repeat(64));
     assert_eq!(failure.message, "ü".repeat(512));
 }
