@@ -87,7 +87,7 @@ impl<B: Backend> Core<B> {
             Ok(Some(mark.point))
         });
         if result.is_err() {
-            self.settle_discarded(slot);
+            self.settle_discarded(backend, slot);
         }
         result.map(Turn::Done)
     }

@@ -31,9 +31,10 @@ use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
 use crate::memory::{HandleKind, HandleTable, Hazards, Memory, Place, hazard, pages::PageLimits};
+use crate::stream::caught::caught;
 use crate::stream::driver::Unclosed;
 use crate::stream::scheduler::Strategy;
-use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
+use crate::stream::{Backend, Caught, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use events::Event;
 use kernels::Kernel;
 use maps::Mappings;
@@ -41,6 +42,7 @@ use parking_lot::{Mutex, MutexGuard};
 use reads::Read;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use tracing::Dispatch;
 
@@ -123,7 +125,50 @@ struct Refusal {
     roots: Roots,
 }
 
-type Guard<'a, B> = MutexGuard<'a, Core<B>>;
+/// The device's lock. A panic while it is held leaves half done what was going on, and nobody can say which half: the
+/// device is given up then, as if it were lost. So every byte it held is claimed and no wait waits for what will never
+/// be answered (R4, R14).
+struct Guard<'a, B: Backend> {
+    core: MutexGuard<'a, Core<B>>,
+    /// Some call out of this library panicked before, and its thread does this on its way out.
+    was_panicking: bool,
+}
+
+impl<B: Backend> Guard<'_, B> {
+    /// Runs something without the lock.
+    fn unlocked<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        MutexGuard::unlocked(&mut self.core, f)
+    }
+
+    #[cold]
+    fn give_up(&mut self) {
+        // Another panic on the way out of the first would end the process.
+        let _ = caught(|| self.core.lost(Fault::new(Code::Internal, "a panic left the device's records half written")));
+    }
+}
+
+impl<B: Backend> Deref for Guard<'_, B> {
+    type Target = Core<B>;
+
+    fn deref(&self) -> &Core<B> {
+        &self.core
+    }
+}
+
+impl<B: Backend> DerefMut for Guard<'_, B> {
+    fn deref_mut(&mut self) -> &mut Core<B> {
+        &mut self.core
+    }
+}
+
+impl<B: Backend> Drop for Guard<'_, B> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.was_panicking {
+            self.give_up();
+        }
+    }
+}
 
 impl<B: Backend> FailureStore for Core<B> {
     type Blocks = Memory<B>;
@@ -186,8 +231,8 @@ impl<B: Backend> Core<B> {
     }
 
     /// A panic while recording took a recording with it: everything in it failed.
-    fn settle_discarded(&mut self, slot: u32) {
-        if let Some(point) = self.streams.discarded(slot) {
+    fn settle_discarded(&mut self, backend: &B, slot: u32) {
+        if let Some(point) = self.streams.discarded(backend, slot) {
             let context = Context { operation: "recording", ..Context::default() };
             self.late_failure(&[point], Fault::new(Code::Internal, "a panic discarded the recording"), context);
         }
@@ -374,10 +419,11 @@ impl<B: Backend> FailureStore for Parts<'_, B> {
     }
 }
 
-impl<B: Backend> Device<B> {
-    /// A device over a backend. `serial` goes into its handles; log events go to `dispatch`, or wherever the calling
-    /// thread's events go.
-    pub fn new(backend: B, serial: u32, settings: Settings, dispatch: Option<Dispatch>) -> Device<B> {
+impl<B: Backend> Device<Caught<B>> {
+    /// A device over a backend, whose panics are faults from here on. `serial` goes into its handles; log events go to
+    /// `dispatch`, or wherever the calling thread's events go.
+    pub fn new(backend: B, serial: u32, settings: Settings, dispatch: Option<Dispatch>) -> Device<Caught<B>> {
+        let backend = Caught::new(backend);
         let limits = backend.limits();
         let queues = limits.queues.max(1);
         let cap = if settings.memory_cap == 0 { u64::MAX / 2 } else { settings.memory_cap };
@@ -440,7 +486,9 @@ impl<B: Backend> Device<B> {
             backend,
         }
     }
+}
 
+impl<B: Backend> Device<B> {
     /// What it runs on.
     pub fn backend(&self) -> &B {
         &self.backend
@@ -457,7 +505,7 @@ impl<B: Backend> Device<B> {
     }
 
     fn lock(&self) -> Guard<'_, B> {
-        self.core.lock()
+        Guard { core: self.core.lock(), was_panicking: std::thread::panicking() }
     }
 
     /// Runs something short under the lock, and tells the log afterwards.
@@ -493,9 +541,10 @@ impl<B: Backend> Device<B> {
                 }
             }
         };
-        match &self.dispatch {
+        // What listens may panic; that is no reason not to go on with the call that it hears of.
+        let _ = caught(|| match &self.dispatch {
             Some(dispatch) => tracing::dispatcher::with_default(dispatch, tell),
             None => tell(),
-        }
+        });
     }
 }

@@ -235,7 +235,7 @@ impl<B: Backend> Device<B> {
                 enqueued = Some(mark.point);
                 Ok(enqueued)
             });
-            core.settle_discarded(slot);
+            core.settle_discarded(backend, slot);
             Ok(Turn::Done(match (result, enqueued) {
                 (Ok(()), Some(point)) => Begun::Copying(private, point),
                 (result, _) => Begun::Unwritten(core.settled(private), result.err().map(Box::new)),

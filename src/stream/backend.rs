@@ -177,6 +177,11 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     fn barrier(&self, recording: &mut Self::Recording);
     /// Makes what was recorded before visible to the host once the batch completes.
     fn host_barrier(&self, recording: &mut Self::Recording);
+    /// What broke the recording off, if a panic left it half made: nothing more can be done with it than to recycle it,
+    /// and what is in it never runs.
+    fn broken(&self, _: &Self::Recording) -> Option<Fault> {
+        None
+    }
     /// Records a launch.
     fn launch(&self, recording: &mut Self::Recording, launch: &Launch<'_, Self>) -> Result<(), Fault>;
     /// Records a copy of `to.size` bytes; the ranges do not overlap.

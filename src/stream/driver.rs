@@ -277,7 +277,7 @@ pub trait Driver<B: Backend>: Send {
         commands: &[Command<'_, B>],
     ) -> Result<Mark, Fault>;
     /// After a panic while recording: the point whose earlier work is gone with the recording.
-    fn discarded(&mut self, slot: u32) -> Option<Point>;
+    fn discarded(&mut self, backend: &B, slot: u32) -> Option<Point>;
     /// The slot that is to be flushed because it took enough, if the last work it took made it so.
     fn due(&mut self) -> Option<u32>;
 
@@ -286,8 +286,13 @@ pub trait Driver<B: Backend>: Send {
     /// The next submission of a queue that nothing holds back. Whoever takes it holds that queue's lock until
     /// [`submitted`](Self::submitted).
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>>;
-    /// What the device answered.
-    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool);
+    /// What the device answered. The points before it that were never answered, and now never will be: they fail.
+    fn submitted(
+        &mut self,
+        backend: &B,
+        submission: Submission<B::Recording>,
+        accepted: bool,
+    ) -> SmallVec<[Point; 4]>;
     /// Whether the slot has work, or would have if it took some, that is held back: by a semaphore of the caller's, or
     /// behind such work.
     fn is_held_back(&self, slot: u32) -> bool;

@@ -489,6 +489,9 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
         need.after.iter().for_each(|point| add_point(&mut own.after, *point));
         let result = commands.iter().try_for_each(|command| command.record(backend, recording));
+        if let Some(fault) = backend.broken(recording) {
+            return Err(fault);
+        }
         own.broken_off = false;
         result?;
         own.told.iter_mut().for_each(|(_, told)| told.carried(own.open));
@@ -501,12 +504,14 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         Ok(Mark { point: Point { slot, batch: own.open }, sequence: own.sequence })
     }
 
-    fn discarded(&mut self, slot: u32) -> Option<Point> {
+    fn discarded(&mut self, backend: &B, slot: u32) -> Option<Point> {
         let own = self.pool.try_get_mut(slot)?;
         if !std::mem::take(&mut own.broken_off) {
             return None;
         }
-        own.recording = None;
+        if let Some(recording) = own.recording.take().filter(|recording| backend.broken(recording).is_some()) {
+            backend.recycle(slot, recording);
+        }
         own.waits.clear();
         let after = std::mem::take(&mut own.after);
         if own.recorded == 0 {
@@ -587,9 +592,17 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
     }
 
-    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
+    fn submitted(
+        &mut self,
+        backend: &B,
+        submission: Submission<B::Recording>,
+        accepted: bool,
+    ) -> SmallVec<[Point; 4]> {
         let Point { slot, batch } = submission.signal;
-        let Some(own) = self.pool.try_get_mut(slot) else { return };
+        let Some(own) = self.pool.try_get_mut(slot) else { return SmallVec::new() };
+        let lost: SmallVec<[Point; 4]> = own.answers.unanswered(batch).map(|batch| Point { slot, batch }).collect();
+        lost.iter().for_each(|point| self.refuse(*point, &[]));
+        let Some(own) = self.pool.try_get_mut(slot) else { return lost };
         if accepted {
             self.answers += 1;
             own.accept(batch);
@@ -611,6 +624,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                 submission.externals.into_iter().for_each(|external| add_external(next, external));
             }
         }
+        lost
     }
 
     fn is_held_back(&self, slot: u32) -> bool {

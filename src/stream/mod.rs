@@ -3,12 +3,14 @@
 
 mod answers;
 pub mod backend;
+pub(crate) mod caught;
 pub mod driver;
 pub mod event;
 pub mod pool;
 pub mod scheduler;
 
 pub use backend::Backend;
+pub use caught::Caught;
 pub use driver::{Command, Driver, Need, OrderStats, Progress};
 pub use event::EventStreams;
 pub use pool::StreamPool;

@@ -11,17 +11,16 @@
 
 use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Grid, Launch};
+use super::caught::caught;
 use super::driver::{
     Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, Unclosed, add_external, add_point,
 };
 use super::pool::StreamPool;
-use crate::code::Code;
 use crate::error::Fault;
-use crate::failure::{Point, panic_message};
+use crate::failure::Point;
 use crate::memory::Mark;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The slot of the backend that every batch is recorded for.
@@ -287,6 +286,17 @@ impl<B: Backend> SchedulerStreams<B> {
         look.answer
     }
 
+    /// What comes before these points in their slots and was never answered.
+    fn unanswered(&self, points: &[Point]) -> SmallVec<[Point; 4]> {
+        let mut lost = SmallVec::new();
+        for Point { slot, batch } in points.iter().copied() {
+            if let Some(own) = self.pool.try_get(slot) {
+                lost.extend(own.answers.unanswered(batch).map(|batch| Point { slot, batch }));
+            }
+        }
+        lost
+    }
+
     fn settle(&mut self, points: &[Point], accepted: bool) {
         for point in points {
             if let Some(own) = self.pool.try_get_mut(point.slot) {
@@ -392,14 +402,14 @@ impl<B: Backend> SchedulerStreams<B> {
             }
         }
         let answer = backend.begin(EXECUTOR).and_then(|mut recording| {
-            match catch_unwind(AssertUnwindSafe(|| self.record(backend, &mut recording))) {
+            match caught(|| self.record(backend, &mut recording)) {
                 Ok(Ok(())) => Ok(recording),
                 Ok(Err(fault)) => {
                     backend.recycle(EXECUTOR, recording);
                     Err(fault)
                 }
                 // What a panic left half recorded is dropped, not used again.
-                Err(panic) => Err(Fault::new(Code::Internal, panic_message(&*panic))),
+                Err(fault) => Err(fault),
             }
         });
         self.forget_tasks();
@@ -591,7 +601,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         Ok(Mark { point, sequence })
     }
 
-    fn discarded(&mut self, _: u32) -> Option<Point> {
+    fn discarded(&mut self, _: &B, _: u32) -> Option<Point> {
         // Nothing is recorded while work is taken.
         None
     }
@@ -627,7 +637,14 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         if queue == 0 { self.pending.pop_front() } else { None }
     }
 
-    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
+    fn submitted(
+        &mut self,
+        backend: &B,
+        submission: Submission<B::Recording>,
+        accepted: bool,
+    ) -> SmallVec<[Point; 4]> {
+        let lost = self.unanswered(&submission.points);
+        self.settle(&lost, false);
         self.settle(&submission.points, accepted);
         if accepted {
             for point in &submission.points {
@@ -642,6 +659,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             self.give_back(&submission.points, submission.signal);
             backend.recycle(EXECUTOR, submission.recording);
         }
+        lost
     }
 
     fn is_held_back(&self, slot: u32) -> bool {

@@ -10,9 +10,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::code::Code;
+use tidegate::device::Device;
 use tidegate::error::Fault;
 use tidegate::failure::Point;
 use tidegate::memory::{MemoryKind, PageSource};
+use tidegate::stream::Caught;
 use tidegate::stream::backend::{
     Backend, Binding, BindingInfo, External, Grid, KernelInfo, KernelSource, Launch, Limits, Rejected,
 };
@@ -28,11 +30,68 @@ pub enum Call {
     SlotCreate,
     KernelCreate,
     Begin,
+    Barrier,
+    HostBarrier,
     Launch,
+    Copy,
+    Fill,
     End,
+    Recycle,
     Submit,
+    ExternalReached,
     Completed,
     Wait,
+    PageDestroy,
+    PageAddress,
+    PageDeviceAddress,
+    Budget,
+    /// No call of the backend's, but code of its own all the same.
+    KernelDrop,
+}
+
+impl Call {
+    /// Every call of a backend's.
+    pub const ALL: [Call; 23] = [
+        Call::PageCreate,
+        Call::PageDestroy,
+        Call::PageWrite,
+        Call::PageRead,
+        Call::PageAddress,
+        Call::PageInvalidate,
+        Call::PageFlush,
+        Call::PageDeviceAddress,
+        Call::Budget,
+        Call::SlotCreate,
+        Call::KernelCreate,
+        Call::Begin,
+        Call::Barrier,
+        Call::HostBarrier,
+        Call::Launch,
+        Call::Copy,
+        Call::Fill,
+        Call::End,
+        Call::Recycle,
+        Call::Submit,
+        Call::ExternalReached,
+        Call::Completed,
+        Call::Wait,
+    ];
+
+    /// Whether it can answer that it failed.
+    pub fn can_fail(self) -> bool {
+        !matches!(
+            self,
+            Call::PageDestroy
+                | Call::PageDeviceAddress
+                | Call::Budget
+                | Call::Barrier
+                | Call::HostBarrier
+                | Call::Copy
+                | Call::Fill
+                | Call::Recycle
+                | Call::KernelDrop
+        )
+    }
 }
 
 /// When submitted work runs.
@@ -164,6 +223,8 @@ struct State {
     /// Breaches of the contract of a backend that no pair of accesses shows.
     breaches: Vec<String>,
     open: HashMap<u64, u32>,
+    /// Recordings that a queue has, and that were not taken back.
+    submitted: HashSet<u64>,
     news: Vec<News>,
     /// Pages the host wrote, and where it last did.
     staged: HashSet<u64>,
@@ -175,6 +236,9 @@ struct State {
     max_groups: [u32; 3],
     patience: u64,
 }
+
+/// A device over it.
+pub type HostDevice = Device<Caught<HostBackend>>;
 
 /// The device.
 pub struct HostBackend {
@@ -200,7 +264,9 @@ pub struct HostKernel {
 
 impl Drop for HostKernel {
     fn drop(&mut self) {
-        self.state.lock().log.push(Event::KernelDropped { kernel: self.serial });
+        let mut state = self.state.lock();
+        state.log.push(Event::KernelDropped { kernel: self.serial });
+        drop(state.fault(Call::KernelDrop));
     }
 }
 
@@ -211,6 +277,19 @@ pub struct HostRecording {
     ended: bool,
     submitted: bool,
     items: Vec<Item>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for HostRecording {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        state.open.remove(&self.serial);
+        let runs = |item: &Queued| matches!(item, Queued::Signal(point) if point.slot == self.slot);
+        // What is over was taken back before.
+        if self.submitted && state.submitted.remove(&self.serial) && state.queues.iter().flatten().any(runs) {
+            state.breach(format!("recording {} is dropped while it runs", self.serial));
+        }
+    }
 }
 
 impl State {
@@ -464,6 +543,7 @@ impl HostBackend {
             checker: Checker::default(),
             breaches: Vec::new(),
             open: HashMap::new(),
+            submitted: HashSet::new(),
             news: Vec::new(),
             staged: HashSet::new(),
             last_staged: None,
@@ -483,7 +563,12 @@ impl HostBackend {
 
     /// The `nth` call from now on panics.
     pub fn inject_panic(&self, call: Call, nth: u64) {
-        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: None, forever: false });
+        self.inject_panics(call, nth, false);
+    }
+
+    /// The `nth` call from now on panics; with `forever` all later ones too.
+    pub fn inject_panics(&self, call: Call, nth: u64, forever: bool) {
+        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: None, forever });
     }
 
     /// No more injected faults.
@@ -593,7 +678,15 @@ impl HostBackend {
     }
 
     fn record(&self, recording: &mut HostRecording, item: Item) {
+        let call = match &item {
+            Item::Barrier => Some(Call::Barrier),
+            Item::HostBarrier => Some(Call::HostBarrier),
+            Item::Command(Command::Launch { .. }, _) => None,
+            Item::Command(Command::Copy { .. }, _) => Some(Call::Copy),
+            Item::Command(Command::Fill { .. }, _) => Some(Call::Fill),
+        };
         let mut state = self.state.lock();
+        call.into_iter().for_each(|call| drop(state.fault(call)));
         if recording.ended {
             state.breach("a command after the end of its recording".to_string());
         }
@@ -635,6 +728,7 @@ impl PageSource for HostBackend {
 
     fn page_destroy(&self, page: HostPage) {
         let mut state = self.state.lock();
+        drop(state.fault(Call::PageDestroy));
         state.bytes.remove(&page.serial);
         state.seen.remove(&page.serial);
         state.log.push(Event::PageDestroyed { page: page.serial });
@@ -672,20 +766,17 @@ impl PageSource for HostBackend {
     }
 
     fn page_address(&self, page: &HostPage, offset: u64, size: u64) -> Result<*mut u8, Fault> {
-        let mut state = self.state.lock();
-        if page.kind == MemoryKind::Device || offset + size > page.size {
-            state.breach(format!("the host asked where {offset}+{size} of a page of kind {:?} lies", page.kind));
-        }
-        let seen = state.seen.entry(page.serial).or_insert_with(|| vec![0xA5; page.size as usize]);
-        Ok(seen.as_mut_ptr().wrapping_add(offset as usize))
+        self.enter("page_address", Call::PageAddress)?;
+        self.address(page, offset, size)
     }
 
     fn page_device_address(&self, page: &HostPage) -> u64 {
+        drop(self.state.lock().fault(Call::PageDeviceAddress));
         page.serial << 32
     }
 
     fn page_invalidate(&self, page: &HostPage, offset: u64, size: u64) -> Result<(), Fault> {
-        self.page_address(page, offset, size)?;
+        self.address(page, offset, size)?;
         self.enter("page_invalidate", Call::PageInvalidate)?;
         let mut state = self.state.lock();
         let (start, end) = (offset as usize, (offset + size) as usize);
@@ -698,7 +789,7 @@ impl PageSource for HostBackend {
     }
 
     fn page_flush(&self, page: &HostPage, offset: u64, size: u64) -> Result<(), Fault> {
-        self.page_address(page, offset, size)?;
+        self.address(page, offset, size)?;
         self.enter("page_flush", Call::PageFlush)?;
         let mut state = self.state.lock();
         let (start, end) = (offset as usize, (offset + size) as usize);
@@ -711,9 +802,21 @@ impl PageSource for HostBackend {
     }
 
     fn budget(&self, kind: MemoryKind) -> Option<u64> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        drop(state.fault(Call::Budget));
         let reserved: u64 = state.bytes.values().filter(|b| b.0 == kind).map(|b| b.1.len() as u64).sum();
         self.tells_budget.then(|| self.limits.heap_size[kind as usize] - reserved)
+    }
+}
+
+impl HostBackend {
+    fn address(&self, page: &HostPage, offset: u64, size: u64) -> Result<*mut u8, Fault> {
+        let mut state = self.state.lock();
+        if page.kind == MemoryKind::Device || offset + size > page.size {
+            state.breach(format!("the host asked where {offset}+{size} of a page of kind {:?} lies", page.kind));
+        }
+        let seen = state.seen.entry(page.serial).or_insert_with(|| vec![0xA5; page.size as usize]);
+        Ok(seen.as_mut_ptr().wrapping_add(offset as usize))
     }
 }
 
@@ -775,7 +878,7 @@ impl Backend for HostBackend {
         }
         let serial = state.next_serial();
         state.open.insert(serial, slot);
-        Ok(HostRecording { serial, slot, ended: false, submitted: false, items: Vec::new() })
+        Ok(HostRecording { serial, slot, ended: false, submitted: false, items: Vec::new(), state: self.state.clone() })
     }
 
     fn barrier(&self, recording: &mut HostRecording) {
@@ -856,6 +959,8 @@ impl Backend for HostBackend {
 
     fn recycle(&self, slot: u32, recording: HostRecording) {
         let mut state = self.state.lock();
+        state.submitted.remove(&recording.serial);
+        drop(state.fault(Call::Recycle));
         if slot != recording.slot || state.open.remove(&recording.serial).is_none() {
             state.breach(format!("recording {} taken back twice, or by another slot", recording.serial));
         }
@@ -888,6 +993,7 @@ impl Backend for HostBackend {
         let serial = recording.serial;
         state.news.retain(|news| !matches!(news, News::Refused { recording, .. } if *recording == serial));
         recording.submitted = true;
+        state.submitted.insert(serial);
         let items = std::mem::take(&mut recording.items);
         state.log.push(Event::Submitted {
             queue,
@@ -912,6 +1018,7 @@ impl Backend for HostBackend {
     }
 
     fn external_reached(&self, external: External) -> Result<bool, Fault> {
+        self.enter("external_reached", Call::ExternalReached)?;
         let mut state = self.state.lock();
         if state.gone.contains(&external.semaphore) {
             state.breach(format!("semaphore {} is asked for after it was destroyed", external.semaphore));
@@ -923,7 +1030,10 @@ impl Backend for HostBackend {
         self.enter("completed", Call::Completed)?;
         let mut state = self.state.lock();
         state.polls += 1;
-        assert!(state.polls < state.patience.saturating_mul(300), "the driver asks and asks, and nothing happens");
+        if state.polls >= state.patience.saturating_mul(300) {
+            state.breach("the driver asks and asks, and nothing happens".to_string());
+            return Err(Fault::new(Code::Internal, "asked too often"));
+        }
         state.run_some();
         state.retire();
         let batch = state.reached.get(&slot).copied().unwrap_or(0);
@@ -948,7 +1058,10 @@ impl Backend for HostBackend {
             }
             if !state.step() {
                 state.stuck += 1;
-                assert!(state.held || state.stuck < state.patience, "{point:?} is never reached");
+                if !state.held && state.stuck >= state.patience {
+                    state.breach(format!("{point:?} is never reached"));
+                    return Err(Fault::new(Code::Internal, format!("{point:?} is never reached")));
+                }
                 drop(state);
                 std::thread::sleep(Duration::from_nanos(timeout_ns.min(500_000)));
                 return Ok(false);
