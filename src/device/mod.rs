@@ -9,6 +9,8 @@ mod events;
 mod kernels;
 mod launch;
 mod maps;
+#[cfg(test)]
+mod panic_tests;
 mod questions;
 mod reads;
 mod scopes;

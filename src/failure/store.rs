@@ -16,7 +16,7 @@ use crate::error::{Error, Fault, Roots};
 use arrayvec::ArrayVec;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// The longest message a root keeps, in bytes.
@@ -495,7 +495,8 @@ pub trait FailureStore {
     }
 
     /// Work that was decided to run. What it says about its bytes stands for the whole body: an error or a panic
-    /// claims its write set, success releases what it wrote in full (R4, R9). The body says as what it was enqueued.
+    /// claims its write set, and the panic goes on; success releases what it wrote in full (R4, R9). The body says as
+    /// what it was enqueued.
     fn write_scope(
         &mut self,
         work: &Work<'_>,
@@ -897,13 +898,15 @@ fn guarded<S: FailureStore>(
     uses: &[Use],
     body: impl FnOnce(&mut S) -> Result<Enqueued, Fault>,
 ) -> Result<Enqueued, Error> {
-    // Whatever the body left half done belongs to the recording that its owner discards; the claims are ours.
-    let fault = match catch_unwind(AssertUnwindSafe(|| body(store))) {
-        Ok(Ok(point)) => return Ok(point),
-        Ok(Err(fault)) => fault,
-        Err(panic) => Fault::new(Code::Internal, panic_message(&*panic)),
-    };
-    Err(failed(store, work, uses, fault))
+    match catch_unwind(AssertUnwindSafe(|| body(store))) {
+        Ok(Ok(point)) => Ok(point),
+        Ok(Err(fault)) => Err(failed(store, work, uses, fault)),
+        // The claims are ours; whatever else the body left half done is its owner's to deal with.
+        Err(panic) => {
+            failed(store, work, uses, Fault::new(Code::Internal, panic_message(&*panic)));
+            resume_unwind(panic)
+        }
+    }
 }
 
 /// The work failed after it was decided to run: its write set is claimed.

@@ -50,6 +50,20 @@ pub fn device(scheduling: Scheduling) -> HostDevice {
     Device::new(HostBackend::new(options), 1, settings(scheduling), Some(tracing::Dispatch::none()))
 }
 
+/// Panics that a test asked for are not worth a page each.
+pub fn hush() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let otherwise = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let words = info.payload_as_str().unwrap_or("");
+            if !words.starts_with("the backend panics") && !words.starts_with("the driver panics") {
+                otherwise(info);
+            }
+        }));
+    });
+}
+
 impl Scenario {
     pub fn new(device: HostDevice) -> Scenario {
         Scenario {
@@ -125,7 +139,7 @@ impl Scenario {
         self.kernels.len() - 1
     }
 
-    fn write(&mut self, stream: u64, buffer: usize, start: u64, bytes: &[u8]) {
+    pub fn write(&mut self, stream: u64, buffer: usize, start: u64, bytes: &[u8]) {
         let (slice, panics) = (part(self.buffers[buffer].handle, start, bytes.len() as u64), self.panics);
         let answer = self.call(|device| device.buffer_write(stream, slice, bytes, false));
         self.wrote(buffer, start, bytes.iter().map(|byte| Some(*byte)).collect(), panics, &answer);
@@ -353,6 +367,23 @@ impl Scenario {
             assert_eq!(read, [0xB5; SIZE as usize]);
         }
         self.device.report_device().failures.clone()
+    }
+
+    /// A device that was given up: no byte comes out, and no wait waits.
+    pub fn nothing_is_readable(&mut self) {
+        for buffer in self.live() {
+            self.read(0, buffer).expect_err("bytes of a device that was given up");
+            let handle = self.buffers[buffer].handle;
+            assert_ne!(self.device.first_failure(&[whole(handle)]).expect("a question"), 0, "buffer {buffer}");
+        }
+        self.device.wait(FOREVER).expect_err("a wait on a device that was given up");
+    }
+
+    pub fn two_written_buffers(&mut self) -> [usize; 2] {
+        let buffers = std::array::from_fn(|_| self.buffer(MemoryKind::Device));
+        buffers.into_iter().for_each(|buffer| self.write(0, buffer, 0, &[0xAA; SIZE as usize]));
+        self.device.wait(FOREVER).expect("a wait");
+        buffers
     }
 
     /// Writing the bytes again is the whole recovery, and with everything gone nothing is left.
