@@ -544,9 +544,6 @@ impl<B: Backend> Device<B> {
             }
         };
         // What listens may panic; that is no reason not to go on with the call that it hears of.
-        let _ = caught(|| match &self.dispatch {
-            Some(dispatch) => tracing::dispatcher::with_default(dispatch, tell),
-            None => tell(),
-        });
+        let _ = caught(|| crate::log::tell(self.dispatch.as_ref(), tell));
     }
 }

@@ -4,6 +4,7 @@
 mod answers;
 pub mod backend;
 pub(crate) mod caught;
+pub mod coverage;
 pub mod driver;
 pub mod event;
 pub mod pool;
