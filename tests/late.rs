@@ -47,7 +47,7 @@ enum Step {
     Taint(Span),
     Mark(Span),
     Open { uses: Vec<(Span, Access)> },
-    Close { failed: bool },
+    Close,
     /// Destroyed, and another one made and filled in its place.
     Renew { stream: u64, buffer: usize },
     Flush { stream: u64 },
@@ -116,7 +116,7 @@ fn program(rng: &mut Rng, taints: bool) -> Vec<Step> {
             }
             75..81 if !open.is_empty() => {
                 open.clear();
-                steps.push(Step::Close { failed: taints && rng.one_in(3) });
+                steps.push(Step::Close);
             }
             75..81 => {
                 let access = *rng.pick(&[Access::Write, Access::ReadWrite, Access::MayWrite]);
@@ -137,7 +137,7 @@ fn program(rng: &mut Rng, taints: bool) -> Vec<Step> {
         }
     }
     if !open.is_empty() {
-        steps.push(Step::Close { failed: false });
+        steps.push(Step::Close);
     }
     steps
 }
@@ -176,6 +176,7 @@ impl Run {
             max_recorded: *rng.pick(&[3, 1024]),
             max_tasks: *rng.pick(&[4, 256]),
             staging_size: 1 << 16,
+            memory_cap: 4 << 20,
             ..Settings::default()
         };
         let device = Device::new(HostBackend::new(options), 1, settings, Some(tracing::Dispatch::none()));
@@ -262,15 +263,8 @@ impl Run {
                 *scope = *begun.as_ref().unwrap_or(&Handle(0));
                 begun.map(drop)
             }
-            Step::Close { failed } => {
-                let scope = std::mem::take(scope);
-                let message = format!("scope {number}");
-                let error = ErrorDesc { code: 1, message: &message, label: "" };
-                match failed {
-                    true => self.device.scope_fail(scope, Some(&error)),
-                    false => self.device.scope_end(scope),
-                }
-            }
+            // A scope that the caller gives up has the caller's reason, which no second run could have: there it was skipped.
+            Step::Close => self.device.scope_end(std::mem::take(scope)),
             Step::Renew { stream, buffer } => {
                 self.device.buffer_destroy(self.buffers[*buffer]).expect("a buffer that nothing holds");
                 self.buffers[*buffer] = self.buffer();
@@ -392,14 +386,14 @@ fn agree(scheduling: Scheduling, seed: u64, taints: bool) -> Option<usize> {
 fn programs(taints: bool) {
     for scheduling in [Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence] {
         let (mut refused, mut claimed) = (0, 0);
-        for seed in 1..=250 {
+        for seed in 1..=120 {
             if let Some(words) = agree(scheduling, seed, taints) {
                 refused += 1;
                 claimed += words;
             }
         }
         println!("{scheduling:?}, taints: {taints}: {refused} programs with a refusal, {claimed} words claimed");
-        assert!(refused > 100 && claimed > 500, "{refused} programs with a refusal, {claimed} words claimed");
+        assert!(refused > 50 && claimed > 250, "{refused} programs with a refusal, {claimed} words claimed");
     }
 }
 

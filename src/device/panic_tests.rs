@@ -31,10 +31,22 @@ impl<B: Backend> Panicky<B> {
     }
 }
 
-/// The calls, with what they are given and what they answer.
-macro_rules! through {
-    ($($name:ident(&$($mut:ident)? self $(, $arg:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {
-        $(fn $name(&$($mut)? self $(, $arg: $type)*) $(-> $answer)? {
+/// Calls, with what they are given and what they answer.
+macro_rules! asked {
+    ($($name:ident($($arg:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
+        $(fn $name(&self $(, $arg: $type)*) $(-> $answer)? {
+            self.trip();
+            let answer = self.inner.$name($($arg),*);
+            self.trip();
+            answer
+        })*
+    };
+}
+
+/// The same, for calls that change something.
+macro_rules! told {
+    ($($name:ident($($arg:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
+        $(fn $name(&mut self $(, $arg: $type)*) $(-> $answer)? {
             self.trip();
             let answer = self.inner.$name($($arg),*);
             self.trip();
@@ -44,33 +56,36 @@ macro_rules! through {
 }
 
 impl<B: Backend> Driver<B> for Panicky<B> {
-    through! {
-        stats(&self) -> OrderStats;
-        slot_of(&self, stream: u64) -> u32;
-        queue_of(&self, slot: u32) -> usize;
-        slots(&self) -> SmallVec<[u32; 16]>;
-        after(&mut self, backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault>;
-        after_external(&mut self, backend: &B, slot: u32, external: External) -> Result<(), Fault>;
-        need(&self, slot: u32, forgotten: u64, need: &mut Need);
-        come_after(&self, slot: u32, mark: Mark, need: &mut Need);
-        take(&mut self, backend: &B, slot: u32, need: &Need, for_host: bool, commands: &[Command<'_, B>]) -> Result<Mark, Fault>;
-        discarded(&mut self, backend: &B, slot: u32) -> Option<Point>;
-        due(&mut self) -> Option<u32>;
-        close(&mut self, backend: &B, slot: u32) -> Vec<Unclosed>;
-        next(&mut self, queue: usize) -> Option<Submission<B::Recording>>;
-        submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) -> SmallVec<[Point; 4]>;
-        is_held_back(&self, slot: u32) -> bool;
-        hides_held(&self, point: Point) -> bool;
-        holds_back(&self) -> bool;
-        freed(&self) -> Option<usize>;
-        last(&self, slot: u32) -> Option<Point>;
-        progress(&self, point: Point) -> Progress;
-        is_complete(&self, point: Point) -> bool;
-        is_idle(&self) -> bool;
-        is_past(&self, point: Point) -> bool;
-        refresh(&mut self, backend: &B) -> Result<(), Fault>;
-        abandon(&mut self, backend: &B);
-        now(&self) -> SmallVec<[Point; 8]>;
+    asked! {
+        stats() -> OrderStats;
+        slot_of(stream: u64) -> u32;
+        queue_of(slot: u32) -> usize;
+        slots() -> SmallVec<[u32; 16]>;
+        need(slot: u32, forgotten: u64, need: &mut Need);
+        come_after(slot: u32, mark: Mark, need: &mut Need);
+        is_held_back(slot: u32) -> bool;
+        hides_held(point: Point) -> bool;
+        holds_back() -> bool;
+        freed() -> Option<usize>;
+        last(slot: u32) -> Option<Point>;
+        progress(point: Point) -> Progress;
+        is_complete(point: Point) -> bool;
+        is_idle() -> bool;
+        is_past(point: Point) -> bool;
+        now() -> SmallVec<[Point; 8]>;
+    }
+
+    told! {
+        after(backend: &B, slot: u32, points: &[Point]) -> Result<(), Fault>;
+        after_external(backend: &B, slot: u32, external: External) -> Result<(), Fault>;
+        take(backend: &B, slot: u32, need: &Need, for_host: bool, commands: &[Command<'_, B>]) -> Result<Mark, Fault>;
+        discarded(backend: &B, slot: u32) -> Option<Point>;
+        due() -> Option<u32>;
+        close(backend: &B, slot: u32) -> Vec<Unclosed>;
+        next(queue: usize) -> Option<Submission<B::Recording>>;
+        submitted(backend: &B, submission: Submission<B::Recording>, accepted: bool) -> SmallVec<[Point; 4]>;
+        refresh(backend: &B) -> Result<(), Fault>;
+        abandon(backend: &B);
     }
 }
 
