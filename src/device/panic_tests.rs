@@ -8,7 +8,7 @@ use crate::failure::Point;
 use crate::memory::Mark;
 use crate::stream::backend::External;
 use crate::stream::driver::{Submission, Unclosed};
-use crate::stream::{Backend, Command, Driver, EventStreams, Need, OrderStats, Progress, SchedulerStreams};
+use crate::stream::{Backend, Command, Driver, EventStreams, Need, OrderStats, Progress};
 use host::scenario::{SCHEDULINGS, Scenario, device, hush};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -124,6 +124,7 @@ fn a_panic_under_the_lock_gives_the_device_up_and_claims_every_byte() {
                 }
                 other => panic!("{other:?}"),
             }
+            scenario.device.backend().run_all();
             scenario.end();
             scenario.device.close(u64::MAX).expect("an end");
             assert_eq!(scenario.device.failure_count(), 0, "{n}");
