@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::failure::Point;
 use crate::stream::Backend;
-use crate::stream::driver::Submission;
+use crate::stream::driver::{Answer, Submission};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
@@ -153,18 +153,19 @@ impl<B: Backend> Device<B> {
                 // The specification leaves everything as it was, so once more after giving back what is idle.
                 let mut core = self.lock();
                 let _ = core.refresh(&self.backend);
-                let Core { memory, streams, .. } = &mut *core;
-                memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point));
+                core.give_back_idle(&self.backend);
                 drop(core);
                 answer = submit(&mut submission);
             }
             core = self.lock();
             match answer {
-                Ok(()) => core.streams.submitted(&self.backend, submission, true),
+                Ok(()) => core.streams.submitted(&self.backend, submission, Answer::Accepted),
                 Err(fault) => {
                     let points = submission.points.clone();
-                    core.streams.submitted(&self.backend, submission, false);
-                    refusals.push(core.refuse(points, fault));
+                    // Only of these it is promised that nothing of it happened.
+                    let answer = if is_short(&fault) { Answer::Refused } else { Answer::InDoubt };
+                    core.streams.submitted(&self.backend, submission, answer);
+                    refusals.push(core.refuse(&self.backend, points, fault));
                 }
             }
         }
