@@ -26,6 +26,7 @@ mod write;
 pub use kernels::KernelDetails;
 pub use questions::DeviceClaim;
 pub use types::*;
+pub use waits::parked_devices;
 
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
@@ -104,12 +105,15 @@ struct Names {
 
 /// A Vulkan device (or whatever stands behind the backend) with everything that is known of its bytes.
 pub struct Device<B: Backend> {
-    core: Mutex<Core<B>>,
+    /// Shared with nobody but what is parked: a device that may still be working keeps what it works on.
+    core: Arc<Mutex<Core<B>>>,
     /// One lock a queue: submissions to it go in the order in which their recordings were closed.
     queues: Vec<Mutex<()>>,
     dispatch: Option<Dispatch>,
     serial: u32,
-    backend: B,
+    /// It may never be idle, so nothing of it is freed.
+    is_parked: bool,
+    backend: Arc<B>,
 }
 
 /// How an attempt at a call ended.
@@ -132,6 +136,7 @@ struct Refusal {
 /// be answered (R4, R14).
 struct Guard<'a, B: Backend> {
     core: MutexGuard<'a, Core<B>>,
+    backend: &'a B,
     /// Some call out of this library panicked before, and its thread does this on its way out.
     was_panicking: bool,
 }
@@ -145,7 +150,8 @@ impl<B: Backend> Guard<'_, B> {
     #[cold]
     fn give_up(&mut self) {
         // Another panic on the way out of the first would end the process.
-        let _ = caught(|| self.core.lost(Fault::new(Code::Internal, "a panic left the device's records half written")));
+        let fault = Fault::new(Code::Internal, "a panic left the device's records half written");
+        let _ = caught(|| self.core.lose_all(self.backend, fault, &[]));
     }
 }
 
@@ -243,13 +249,13 @@ impl<B: Backend> Core<B> {
     /// Closes a slot's recording. The refusals of what could not be closed.
     fn close_slot(&mut self, backend: &B, slot: u32) -> Vec<Refusal> {
         let unclosed = self.streams.close(backend, slot);
-        unclosed.into_iter().map(|Unclosed { points, fault }| self.refuse(points, fault)).collect()
+        unclosed.into_iter().map(|Unclosed { points, fault }| self.refuse(backend, points, fault)).collect()
     }
 
-    fn refuse(&mut self, points: SmallVec<[Point; 4]>, fault: Fault) -> Refusal {
+    fn refuse(&mut self, backend: &B, points: SmallVec<[Point; 4]>, fault: Fault) -> Refusal {
         let context = Context { operation: "submission", ..Context::default() };
         let id = match fault.code {
-            Code::DeviceLost => self.lost_with(fault.clone(), &points),
+            Code::DeviceLost => self.lose_all(backend, fault.clone(), &points),
             _ => self.late_failure(&points, fault.clone(), context),
         };
         let mut roots = Roots::default();
@@ -257,30 +263,53 @@ impl<B: Backend> Core<B> {
         Refusal { points, fault, roots }
     }
 
-    /// The device is lost: one root for all it held; nothing in flight will be heard of again.
-    fn lost(&mut self, fault: Fault) -> u64 {
-        self.lost_with(fault, &[])
+    /// Whichever call of the device's it was that said so: the device is lost, before anybody is told anything else.
+    #[inline]
+    fn hear_of_loss(&mut self, backend: &B) {
+        if let Some(fault) = backend.loss()
+            && !self.failures.is_loss_settled()
+        {
+            self.lose_all(backend, fault.clone(), &[]);
+        }
     }
 
-    /// The same, found out by a refusal.
-    fn lost_with(&mut self, fault: Fault, refused: &[Point]) -> u64 {
+    /// The device is lost: one root for all it held; nothing in flight will be heard of again, and what was not handed
+    /// to the device never will be. `refused` is what the loss was found out by.
+    #[cold]
+    fn lose_all(&mut self, backend: &B, fault: Fault, refused: &[Point]) -> u64 {
         let Core { failures, memory, streams, .. } = self;
         let over = |point| streams.is_complete(point) && !refused.contains(&point);
-        let id = Parts { failures, memory }.lose(fault, Context { operation: "device", ..Context::default() }, over);
+        let id = Parts { failures, memory }.lose(fault, over);
         self.lose_mappings();
+        self.streams.lose(backend);
+        self.give_back_of_lost();
         id
+    }
+
+    /// Memory that waited for its work: on a lost device nothing more is over, and nothing looks at what it uses.
+    fn give_back_of_lost(&mut self) {
+        let pages = &mut self.memory.pages;
+        self.staging.drain(..).for_each(|(_, place)| pages.free(&place));
+        for (place, mut hazards) in self.held_places.drain(..) {
+            pages.leave(&place, &mut hazards);
+            pages.free(&place);
+        }
+        let over = std::mem::take(&mut self.late_reads);
+        over.into_iter().for_each(|(_, block)| self.forget(block));
     }
 
     /// Takes back what completed.
     fn refresh(&mut self, backend: &B) -> std::result::Result<(), Fault> {
         self.unasked = 0;
         let answer = self.streams.refresh(backend);
-        // On a lost device nothing more is over, and nothing looks at what it uses.
-        let lost = self.failures.is_lost();
+        self.hear_of_loss(backend);
+        if self.failures.is_lost() {
+            self.give_back_of_lost();
+        }
         let streams = &self.streams;
         let pages = &mut self.memory.pages;
         self.staging.retain(|(point, place)| {
-            let done = lost || streams.is_complete(*point);
+            let done = streams.is_complete(*point);
             if done {
                 pages.free(place);
             }
@@ -296,7 +325,7 @@ impl<B: Backend> Core<B> {
         });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
         if !self.late_reads.is_empty() {
-            let read = self.late_reads.iter().filter(|(point, _)| lost || streams.is_complete(*point));
+            let read = self.late_reads.iter().filter(|(point, _)| streams.is_complete(*point));
             let over: SmallVec<[BlockKey; 4]> = read.map(|(_, block)| *block).collect();
             self.late_reads.retain(|(_, block)| !over.contains(block));
             for block in over {
@@ -309,11 +338,6 @@ impl<B: Backend> Core<B> {
         }
         let mut store = Parts { failures, memory };
         store.retire(|point| streams.is_complete(point));
-        if let Err(fault) = &answer
-            && fault.code == Code::DeviceLost
-        {
-            self.lost(fault.clone());
-        }
         answer
     }
 
@@ -481,11 +505,12 @@ impl<B: Backend> Device<Caught<B>> {
             no_room: None,
         };
         Device {
-            core: Mutex::new(core),
+            core: Arc::new(Mutex::new(core)),
             queues: (0..queues).map(|_| Mutex::new(())).collect(),
             dispatch,
             serial,
-            backend,
+            is_parked: false,
+            backend: Arc::new(backend),
         }
     }
 }
@@ -507,7 +532,10 @@ impl<B: Backend> Device<B> {
     }
 
     fn lock(&self) -> Guard<'_, B> {
-        Guard { core: self.core.lock(), was_panicking: std::thread::panicking() }
+        let core = self.core.lock();
+        let mut core = Guard { core, backend: &self.backend, was_panicking: std::thread::panicking() };
+        core.hear_of_loss(&self.backend);
+        core
     }
 
     /// Runs something short under the lock, and tells the log afterwards.
@@ -519,7 +547,8 @@ impl<B: Backend> Device<B> {
     }
 
     #[inline]
-    fn unlock_and_log(&self, core: Guard<'_, B>) {
+    fn unlock_and_log(&self, mut core: Guard<'_, B>) {
+        core.hear_of_loss(&self.backend);
         if core.failures.has_log() {
             self.unlock_first(core);
         }

@@ -7,7 +7,7 @@ use crate::error::{Error, Fault};
 use crate::failure::Point;
 use crate::memory::Mark;
 use crate::stream::backend::External;
-use crate::stream::driver::{Submission, Unclosed};
+use crate::stream::driver::{Answer, Submission, Unclosed};
 use crate::stream::{Backend, Command, Driver, EventStreams, Need, OrderStats, Progress};
 use host::scenario::{SCHEDULINGS, Scenario, device, hush};
 use smallvec::SmallVec;
@@ -83,8 +83,10 @@ impl<B: Backend> Driver<B> for Panicky<B> {
         due() -> Option<u32>;
         close(backend: &B, slot: u32) -> Vec<Unclosed>;
         next(queue: usize) -> Option<Submission<B::Recording>>;
-        submitted(backend: &B, submission: Submission<B::Recording>, accepted: bool) -> SmallVec<[Point; 4]>;
+        submitted(backend: &B, submission: Submission<B::Recording>, answer: Answer) -> SmallVec<[Point; 4]>;
         refresh(backend: &B) -> Result<(), Fault>;
+        lose(backend: &B);
+        all_over(backend: &B);
         abandon(backend: &B);
     }
 }
@@ -107,7 +109,7 @@ fn a_panic_under_the_lock_gives_the_device_up_and_claims_every_byte() {
     for scheduling in SCHEDULINGS {
         let mut given_up = 0;
         // Not each of thousands, but neither always the same of each kind.
-        for n in (1..).step_by(37) {
+        for n in (1..).step_by(17) {
             let mut scenario = Scenario::new(device(scheduling)).with_bystander();
             let left = scenario.device.panic_at(n);
             scenario.run();
@@ -124,7 +126,6 @@ fn a_panic_under_the_lock_gives_the_device_up_and_claims_every_byte() {
                 }
                 other => panic!("{other:?}"),
             }
-            scenario.device.backend().run_all();
             scenario.end();
             scenario.device.close(u64::MAX).expect("an end");
             assert_eq!(scenario.device.failure_count(), 0, "{n}");
@@ -148,9 +149,9 @@ fn a_submission_that_is_lost_on_its_way_fails_when_the_next_is_accepted() {
         {
             let mut core = scenario.device.core.lock();
             let Core { streams, .. } = &mut *core;
-            assert!(streams.close(&scenario.device.backend, 0).is_empty());
+            assert!(streams.close(scenario.device.backend(), 0).is_empty());
             let lost = streams.next(0).expect("a submission");
-            scenario.device.backend.recycle(0, lost.recording);
+            scenario.device.backend().recycle(0, lost.recording);
         }
         scenario.write(0, b, 0, &[2; 64]);
         let _ = scenario.device.wait(u64::MAX);

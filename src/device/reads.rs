@@ -87,7 +87,7 @@ impl<B: Backend> Device<B> {
             return Err(error);
         }
         let found = self.with(|core| core.verdict(private, asked.source));
-        let result = found.and_then(|(page, offset)| Ok(self.backend.page_read(&page, offset, dst)?));
+        let result = self.naming_loss(found.and_then(|(page, offset)| Ok(self.backend.page_read(&page, offset, dst)?)));
         self.with(|core| {
             core.no_longer_waited_for(point);
             core.forget(private);
@@ -351,7 +351,7 @@ impl<B: Backend> Device<B> {
             _ => {}
         }
         drop(core);
-        Ok(fetched?)
+        self.naming_loss(fetched.map_err(Error::from))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Fault, Result};
 use crate::failure::Point;
 use crate::stream::Backend;
 use crate::stream::caught::caught;
-use crate::stream::driver::Submission;
+use crate::stream::driver::{Answer, Submission};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
@@ -146,16 +146,22 @@ impl<B: Backend> Device<B> {
         while let Some(mut submission) = core.streams.next(queue) {
             drop(core);
             // Nobody else has it now: however this ends, it is answered.
-            let answer = caught(|| self.hand_over(queue, &mut submission)).and_then(|answer| answer);
+            let answered = caught(|| self.hand_over(queue, &mut submission)).and_then(|answer| answer);
             core = self.lock();
-            let refused = answer.err().map(|fault| (submission.points.clone(), fault));
-            let lost = core.streams.submitted(&self.backend, submission, refused.is_none());
+            let answer = match &answered {
+                Ok(()) => Answer::Accepted,
+                // Only of these it is promised that nothing of it happened.
+                Err(fault) if is_short(fault) => Answer::Refused,
+                Err(_) => Answer::InDoubt,
+            };
+            let refused = answered.err().map(|fault| (submission.points.clone(), fault));
+            let lost = core.streams.submitted(&self.backend, submission, answer);
             if !lost.is_empty() {
                 let fault = Fault::new(Code::Internal, "a submission was lost on its way");
-                refusals.push(core.refuse(lost, fault));
+                refusals.push(core.refuse(&self.backend, lost, fault));
             }
             if let Some((points, fault)) = refused {
-                refusals.push(core.refuse(points, fault));
+                refusals.push(core.refuse(&self.backend, points, fault));
             }
         }
         drop(in_order);
@@ -178,8 +184,7 @@ impl<B: Backend> Device<B> {
         // The specification leaves everything as it was, so once more after giving back what is idle.
         let mut core = self.lock();
         let _ = core.refresh(&self.backend);
-        let Core { memory, streams, .. } = &mut *core;
-        memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point));
+        core.give_back_idle(&self.backend);
         drop(core);
         self.backend.submit(queue, recording, waits, externals, *signal)
     }

@@ -67,17 +67,24 @@ fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, aske
     let (blocks, failures) = store.parts();
     let mut claims = Vec::new();
     let mut claimed_bytes = 0_u64;
+    // What a loss claims without having been told begins there as well.
+    let mut origin = root.origin.clone();
     blocks.for_each(&mut |_, block| {
         // What a host read keeps for itself is nobody's buffer.
         if block.name.serial == 0 {
             return;
         }
+        if failures.is_of_loss(key) && failures.is_unreconciled(block) {
+            origin.add(block.name.serial);
+        }
         let mut own: IntervalMap<bool> = IntervalMap::default();
-        block.map.visit(0, u64::MAX, |start, end, set| {
-            if failures.roots.contains(*set, key) {
-                own.set(start, end, true, &mut super::interval::Uncounted);
-            }
-        });
+        if block.is_allocated() {
+            failures.each_claim(block, 0, block.size, |start, end, set| {
+                if failures.roots.contains(set, key) {
+                    own.set(start, end, true, &mut super::interval::Uncounted);
+                }
+            });
+        }
         if block.unallocated.is_some_and(|set| failures.roots.contains(set, key)) {
             own.set(0, block.size, true, &mut super::interval::Uncounted);
         }
@@ -95,7 +102,7 @@ fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, aske
     let path = asked
         .iter()
         .chain(if asked.is_empty() { last.as_ref() } else { None })
-        .map(|asked| root.skips.path(&root.origin, *asked))
+        .map(|asked| root.skips.path(&origin, *asked))
         .max_by_key(Vec::len)
         .unwrap_or_default();
     let mut failure = Failure {

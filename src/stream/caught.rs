@@ -9,7 +9,6 @@ use crate::code::Code;
 use crate::error::Fault;
 use crate::failure::{Point, panic_message};
 use crate::memory::{MemoryKind, PageSource};
-use parking_lot::Mutex;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -32,16 +31,13 @@ pub struct Caught<B: Backend> {
     inner: B,
     /// Copied, so that asking cannot fail.
     limits: Limits,
-    /// Recordings whose submission panicked: what the queue has of them is not known, so they stay until the device is
-    /// gone, which is to say, until `inner` is.
-    unanswered: Mutex<Vec<B::Recording>>,
 }
 
 impl<B: Backend> Caught<B> {
     /// Takes a backend.
     pub fn new(inner: B) -> Caught<B> {
         let limits = inner.limits().clone();
-        Caught { inner, limits, unanswered: Mutex::new(Vec::new()) }
+        Caught { inner, limits }
     }
 }
 
@@ -55,8 +51,7 @@ impl<B: Backend> Deref for Caught<B> {
 
 /// A recording, and the panic that broke it off.
 pub struct Recording<R> {
-    /// Nothing once nobody can say what became of it.
-    inner: Option<R>,
+    inner: R,
     broken: Option<Box<Fault>>,
 }
 
@@ -64,20 +59,14 @@ impl<R> Recording<R> {
     /// Does something to it, unless it is broken.
     #[inline]
     fn with<T>(&mut self, f: impl FnOnce(&mut R) -> T) -> Result<T, Fault> {
-        let (Some(inner), None) = (&mut self.inner, &self.broken) else { return Err(self.fault()) };
-        let answer = caught(|| f(inner));
+        if let Some(fault) = &self.broken {
+            return Err((**fault).clone());
+        }
+        let answer = caught(|| f(&mut self.inner));
         if let Err(fault) = &answer {
             self.broken = Some(Box::new(fault.clone()));
         }
         answer
-    }
-
-    #[cold]
-    fn fault(&self) -> Fault {
-        match &self.broken {
-            Some(fault) => (**fault).clone(),
-            None => Fault::new(Code::Internal, "a recording is used after it was given up"),
-        }
     }
 }
 
@@ -130,6 +119,10 @@ impl<B: Backend> Backend for Caught<B> {
         &self.limits
     }
 
+    fn loss(&self) -> Option<&Fault> {
+        self.inner.loss()
+    }
+
     fn slot_create(&self, slot: u32) -> Result<(), Fault> {
         caught(|| self.inner.slot_create(slot))?
     }
@@ -140,7 +133,7 @@ impl<B: Backend> Backend for Caught<B> {
 
     fn begin(&self, slot: u32) -> Result<Self::Recording, Fault> {
         let inner = caught(|| self.inner.begin(slot))??;
-        Ok(Recording { inner: Some(inner), broken: None })
+        Ok(Recording { inner, broken: None })
     }
 
     fn broken(&self, recording: &Self::Recording) -> Option<Fault> {
@@ -177,7 +170,7 @@ impl<B: Backend> Backend for Caught<B> {
     }
 
     fn recycle(&self, slot: u32, recording: Self::Recording) {
-        let Recording { inner: Some(inner), broken } = recording else { return };
+        let Recording { inner, broken } = recording;
         let _ = caught(|| match broken {
             None => self.inner.recycle(slot, inner),
             Some(_) => drop(inner),
@@ -192,11 +185,7 @@ impl<B: Backend> Backend for Caught<B> {
         externals: &[External],
         signal: Point,
     ) -> Result<(), Fault> {
-        let answer = recording.with(|inner| self.inner.submit(queue, inner, waits, externals, signal));
-        if answer.is_err() {
-            self.unanswered.lock().extend(recording.inner.take());
-        }
-        answer?
+        recording.with(|inner| self.inner.submit(queue, inner, waits, externals, signal))?
     }
 
     fn external_reached(&self, external: External) -> Result<bool, Fault> {
@@ -209,5 +198,9 @@ impl<B: Backend> Backend for Caught<B> {
 
     fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault> {
         caught(|| self.inner.wait(point, timeout_ns))?
+    }
+
+    fn wait_idle(&self, timeout_ns: u64) -> Result<bool, Fault> {
+        caught(|| self.inner.wait_idle(timeout_ns))?
     }
 }

@@ -13,7 +13,8 @@ use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Grid, Launch};
 use super::caught::caught;
 use super::driver::{
-    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, Unclosed, add_external, add_point,
+    Answer, Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, Unclosed, add_external,
+    add_point,
 };
 use super::pool::StreamPool;
 use crate::error::Fault;
@@ -215,6 +216,9 @@ pub struct SchedulerStreams<B: Backend> {
     closed: u64,
     pending: VecDeque<Submission<B::Recording>>,
     in_flight: VecDeque<Submission<B::Recording>>,
+    /// What failed and may run all the same. The executor's timeline passes its number when that is over, because it
+    /// signals in the order of submission.
+    in_doubt: VecDeque<Submission<B::Recording>>,
     stats: OrderStats,
 }
 
@@ -231,6 +235,7 @@ impl<B: Backend> SchedulerStreams<B> {
             closed: 0,
             pending: VecDeque::new(),
             in_flight: VecDeque::new(),
+            in_doubt: VecDeque::new(),
             stats: OrderStats::default(),
         }
     }
@@ -641,10 +646,11 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         &mut self,
         backend: &B,
         submission: Submission<B::Recording>,
-        accepted: bool,
+        answer: Answer,
     ) -> SmallVec<[Point; 4]> {
         let lost = self.unanswered(&submission.points);
         self.settle(&lost, false);
+        let accepted = answer == Answer::Accepted;
         self.settle(&submission.points, accepted);
         if accepted {
             for point in &submission.points {
@@ -657,7 +663,10 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             self.stats.submissions += 1;
         } else {
             self.give_back(&submission.points, submission.signal);
-            backend.recycle(EXECUTOR, submission.recording);
+            match answer {
+                Answer::InDoubt => self.in_doubt.push_back(submission),
+                _ => backend.recycle(EXECUTOR, submission.recording),
+            }
         }
         lost
     }
@@ -707,14 +716,21 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         // What is being submitted right now is neither pending nor in flight.
         let answered = |own: &Slot<B>| own.answers.settled() + 1 >= own.front().number;
         self.is_complete(point)
-            && (!refused || (self.in_flight.is_empty() && self.pool.iter().all(|(_, own)| answered(own))))
+            && (!refused
+                || (self.in_flight.is_empty()
+                    && self.in_doubt.is_empty()
+                    && self.pool.iter().all(|(_, own)| answered(own))))
     }
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
         let mut answer = self.look(backend);
-        if !self.in_flight.is_empty() {
+        if !self.in_flight.is_empty() || !self.in_doubt.is_empty() {
             match backend.completed(EXECUTOR) {
                 Ok(complete) => {
+                    while self.in_doubt.front().is_some_and(|submission| submission.signal.batch <= complete) {
+                        let Some(submission) = self.in_doubt.pop_front() else { break };
+                        backend.recycle(EXECUTOR, submission.recording);
+                    }
                     while self.in_flight.front().is_some_and(|submission| submission.signal.batch <= complete) {
                         let Some(submission) = self.in_flight.pop_front() else { break };
                         for point in &submission.points {
@@ -731,20 +747,49 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         answer
     }
 
-    fn abandon(&mut self, backend: &B) {
-        for submission in self.pending.drain(..).chain(self.in_flight.drain(..)) {
+    fn lose(&mut self, backend: &B) {
+        for submission in self.pending.drain(..) {
             backend.recycle(EXECUTOR, submission.recording);
         }
         for (_, own) in self.pool.iter_mut() {
-            own.answers.give_up(own.open.number);
-            own.complete = own.open.number;
             own.sealed.clear();
             own.open.externals.clear();
             own.handed.clear();
-            own.open.start_over();
+            // Nobody will ever answer for what it queued.
+            if !own.open.tasks.is_empty() {
+                own.open.start_over();
+            }
             own.told = None;
         }
         self.queued = 0;
+    }
+
+    fn all_over(&mut self, backend: &B) {
+        for submission in std::mem::take(&mut self.in_flight) {
+            for point in &submission.points {
+                if let Some(own) = self.pool.try_get_mut(point.slot) {
+                    own.complete = own.complete.max(point.batch);
+                }
+            }
+            backend.recycle(EXECUTOR, submission.recording);
+        }
+        for submission in self.in_doubt.drain(..) {
+            backend.recycle(EXECUTOR, submission.recording);
+        }
+    }
+
+    fn abandon(&mut self, backend: &B) {
+        self.lose(backend);
+        self.all_over(backend);
+        for (_, own) in self.pool.iter_mut() {
+            own.answers.give_up(own.open.number - 1);
+            own.complete = own.open.number - 1;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_doubt.is_empty()
+            && self.slots().into_iter().filter_map(|slot| self.last(slot)).all(|point| self.is_complete(point))
     }
 
     fn now(&self) -> SmallVec<[Point; 8]> {

@@ -7,7 +7,7 @@ use super::model::Stores;
 use super::program::Program;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tidegate::code::Code;
 use tidegate::device::Device;
@@ -41,6 +41,7 @@ pub enum Call {
     ExternalReached,
     Completed,
     Wait,
+    WaitIdle,
     PageDestroy,
     PageAddress,
     PageDeviceAddress,
@@ -51,7 +52,7 @@ pub enum Call {
 
 impl Call {
     /// Every call of a backend's.
-    pub const ALL: [Call; 23] = [
+    pub const ALL: [Call; 24] = [
         Call::PageCreate,
         Call::PageDestroy,
         Call::PageWrite,
@@ -75,6 +76,7 @@ impl Call {
         Call::ExternalReached,
         Call::Completed,
         Call::Wait,
+        Call::WaitIdle,
     ];
 
     /// Whether it can answer that it failed.
@@ -179,6 +181,8 @@ struct Injection {
     /// None: the call panics.
     fault: Option<Fault>,
     forever: bool,
+    /// The call does what it says, and fails all the same.
+    executed: bool,
 }
 
 /// What tells a command from others that are on their way at the same time.
@@ -217,6 +221,8 @@ struct State {
     /// Those that the caller destroyed.
     gone: HashSet<u64>,
     injections: Vec<Injection>,
+    /// The call that just failed is to do what it says.
+    executed: bool,
     calls: HashMap<&'static str, u64>,
     log: Vec<Event>,
     checker: Checker,
@@ -245,6 +251,7 @@ pub struct HostBackend {
     limits: Limits,
     tells_budget: bool,
     state: Arc<Mutex<State>>,
+    loss: OnceLock<Fault>,
     at_wait: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -276,6 +283,7 @@ pub struct HostRecording {
     slot: u32,
     ended: bool,
     submitted: bool,
+    signal: Option<Point>,
     items: Vec<Item>,
     state: Arc<Mutex<State>>,
 }
@@ -304,6 +312,7 @@ impl State {
                 return true;
             }
             hit = Some(injection.fault.clone());
+            self.executed = injection.executed;
             self.fired += 1;
             injection.forever
         });
@@ -523,6 +532,16 @@ fn recorded(item: &Item) -> Recorded {
     }
 }
 
+impl Command {
+    fn uses(&self, page: u64) -> bool {
+        match self {
+            Command::Launch { places, counts, .. } => places.iter().chain(counts).any(|place| place.page == page),
+            Command::Copy { to, from } => to.page == page || from.page == page,
+            Command::Fill { to, .. } => to.page == page,
+        }
+    }
+}
+
 impl HostBackend {
     pub fn new(options: Options) -> HostBackend {
         let Options { seed, pace, limits, tells_budget, patience } = options;
@@ -538,6 +557,7 @@ impl HostBackend {
             externals: HashMap::new(),
             gone: HashSet::new(),
             injections: Vec::new(),
+            executed: false,
             calls: HashMap::new(),
             log: Vec::new(),
             checker: Checker::default(),
@@ -553,12 +573,26 @@ impl HostBackend {
             max_groups: limits.max_groups,
             patience,
         };
-        HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)), at_wait: Mutex::new(None) }
+        HostBackend {
+            limits,
+            tells_budget,
+            state: Arc::new(Mutex::new(state)),
+            loss: OnceLock::new(),
+            at_wait: Mutex::new(None),
+        }
     }
 
     /// The `nth` call from now on, counted from 1, fails; with `forever` all later ones too.
     pub fn inject(&self, call: Call, nth: u64, fault: Fault, forever: bool) {
-        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: Some(fault), forever });
+        let injection = Injection { call, left: nth.max(1), fault: Some(fault), forever, executed: false };
+        self.state.lock().injections.push(injection);
+    }
+
+    /// The `nth` submission from now on is taken, and answered with a failure all the same.
+    pub fn inject_executed(&self, nth: u64, fault: Fault) {
+        let (call, fault) = (Call::Submit, Some(fault));
+        let injection = Injection { call, left: nth.max(1), fault, forever: false, executed: true };
+        self.state.lock().injections.push(injection);
     }
 
     /// The `nth` call from now on panics.
@@ -568,7 +602,7 @@ impl HostBackend {
 
     /// The `nth` call from now on panics; with `forever` all later ones too.
     pub fn inject_panics(&self, call: Call, nth: u64, forever: bool) {
-        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: None, forever });
+        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: None, forever, executed: false });
     }
 
     /// No more injected faults.
@@ -674,7 +708,11 @@ impl HostBackend {
     fn enter(&self, name: &'static str, call: Call) -> Result<(), Fault> {
         let mut state = self.state.lock();
         *state.calls.entry(name).or_default() += 1;
-        state.fault(call)
+        state.fault(call).inspect_err(|fault| {
+            if fault.code == Code::DeviceLost {
+                let _ = self.loss.set(fault.clone());
+            }
+        })
     }
 
     fn record(&self, recording: &mut HostRecording, item: Item) {
@@ -729,6 +767,14 @@ impl PageSource for HostBackend {
     fn page_destroy(&self, page: HostPage) {
         let mut state = self.state.lock();
         drop(state.fault(Call::PageDestroy));
+        if state
+            .queues
+            .iter()
+            .flatten()
+            .any(|item| matches!(item, Queued::Command(command) if command.uses(page.serial)))
+        {
+            state.breach(format!("page {} is destroyed under work that uses it", page.serial));
+        }
         state.bytes.remove(&page.serial);
         state.seen.remove(&page.serial);
         state.log.push(Event::PageDestroyed { page: page.serial });
@@ -828,6 +874,10 @@ impl Backend for HostBackend {
         &self.limits
     }
 
+    fn loss(&self) -> Option<&Fault> {
+        self.loss.get()
+    }
+
     fn slot_create(&self, slot: u32) -> Result<(), Fault> {
         self.enter("slot_create", Call::SlotCreate)?;
         let mut state = self.state.lock();
@@ -879,7 +929,7 @@ impl Backend for HostBackend {
         }
         let serial = state.next_serial();
         state.open.insert(serial, slot);
-        Ok(HostRecording { serial, slot, ended: false, submitted: false, items: Vec::new(), state: self.state.clone() })
+        Ok(HostRecording { serial, slot, ended: false, submitted: false, signal: None, items: Vec::new(), state: self.state.clone() })
     }
 
     fn barrier(&self, recording: &mut HostRecording) {
@@ -965,6 +1015,10 @@ impl Backend for HostBackend {
         if slot != recording.slot || state.open.remove(&recording.serial).is_none() {
             state.breach(format!("recording {} taken back twice, or by another slot", recording.serial));
         }
+        let runs = |item: &Queued| matches!(item, Queued::Signal(point) if Some(*point) == recording.signal);
+        if state.queues.iter().flatten().any(runs) {
+            state.breach(format!("recording {} taken back while it runs", recording.serial));
+        }
         state.log.push(Event::Recycled { recording: recording.serial });
     }
 
@@ -986,15 +1040,21 @@ impl Backend for HostBackend {
         if queue >= state.queues.len() || !recording.ended || recording.submitted || signal.slot != recording.slot {
             state.breach(format!("recording {} cannot be submitted to queue {queue}", recording.serial));
         }
-        if let Err(fault) = refused {
-            state.refused(recording.serial, &fault, false);
-            state.log.push(Event::Refused { queue, recording: recording.serial });
-            return Err(fault);
+        let executed = std::mem::take(&mut state.executed);
+        if let Err(fault) = &refused {
+            state.refused(recording.serial, fault, false);
+            if !executed {
+                state.log.push(Event::Refused { queue, recording: recording.serial });
+                return refused;
+            }
         }
         let serial = recording.serial;
-        state.news.retain(|news| !matches!(news, News::Refused { recording, .. } if *recording == serial));
+        if refused.is_ok() {
+            state.news.retain(|news| !matches!(news, News::Refused { recording, .. } if *recording == serial));
+        }
         recording.submitted = true;
         state.submitted.insert(serial);
+        recording.signal = Some(signal);
         let items = std::mem::take(&mut recording.items);
         state.log.push(Event::Submitted {
             queue,
@@ -1015,7 +1075,7 @@ impl Backend for HostBackend {
         }
         target.push_back(Queued::Signal(signal));
         state.run_some();
-        Ok(())
+        refused
     }
 
     fn external_reached(&self, external: External) -> Result<bool, Fault> {
@@ -1071,5 +1131,21 @@ impl Backend for HostBackend {
         state.stuck = 0;
         state.log.push(Event::Completed { point });
         Ok(true)
+    }
+
+    fn wait_idle(&self, timeout_ns: u64) -> Result<bool, Fault> {
+        self.enter("wait_idle", Call::WaitIdle)?;
+        let mut state = self.state.lock();
+        while state.step() {}
+        let idle = state.queues.iter().all(VecDeque::is_empty);
+        if idle {
+            let reached: Vec<Point> = state.reached.iter().map(|(&slot, &batch)| Point { slot, batch }).collect();
+            state.log.extend(reached.into_iter().filter(|at| at.batch > 0).map(|point| Event::Completed { point }));
+        }
+        drop(state);
+        if !idle {
+            std::thread::sleep(Duration::from_nanos(timeout_ns.min(500_000)));
+        }
+        Ok(idle)
     }
 }
