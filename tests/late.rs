@@ -41,16 +41,34 @@ impl Span {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Launch { stream: u64, kernel: usize, bindings: Vec<(Span, Access)> },
-    Copy { stream: u64, to: Span, from: Span },
-    Fill { stream: u64, to: Span },
+    Launch {
+        stream: u64,
+        kernel: usize,
+        bindings: Vec<(Span, Access)>,
+    },
+    Copy {
+        stream: u64,
+        to: Span,
+        from: Span,
+    },
+    Fill {
+        stream: u64,
+        to: Span,
+    },
     Taint(Span),
     Mark(Span),
-    Open { uses: Vec<(Span, Access)> },
+    Open {
+        uses: Vec<(Span, Access)>,
+    },
     Close,
     /// Destroyed, and another one made and filled in its place.
-    Renew { stream: u64, buffer: usize },
-    Flush { stream: u64 },
+    Renew {
+        stream: u64,
+        buffer: usize,
+    },
+    Flush {
+        stream: u64,
+    },
     Wait,
 }
 
@@ -180,13 +198,8 @@ impl Run {
             ..Settings::default()
         };
         let device = Device::new(HostBackend::new(options), 1, settings, Some(tracing::Dispatch::none()));
-        let mut run = Run {
-            device,
-            buffers: Vec::new(),
-            kernels: Vec::new(),
-            keys: Vec::new(),
-            recordings: BTreeMap::new(),
-        };
+        let mut run =
+            Run { device, buffers: Vec::new(), kernels: Vec::new(), keys: Vec::new(), recordings: BTreeMap::new() };
         for number in 0..BUFFERS {
             let buffer = run.buffer();
             let bytes: Vec<u8> = (0..SIZE).map(|at| (at as u8).wrapping_mul(7).wrapping_add(number as u8)).collect();
@@ -377,7 +390,9 @@ fn agree(scheduling: Scheduling, seed: u64, taints: bool) -> Option<usize> {
             let steps: Vec<String> = steps.iter().enumerate().map(|(n, step)| format!("{n}: {step:?}")).collect();
             let (buffer, start) = (at as u64 / (SIZE / 4), at as u64 % (SIZE / 4) * 4);
             let steps = steps.join("\n");
-            panic!("{scheduling:?}, seed {seed}, byte {start} of {buffer}: late {late:?}, known {known:?}; {failed:?} of\n{steps}");
+            panic!(
+                "{scheduling:?}, seed {seed}, byte {start} of {buffer}: late {late:?}, known {known:?}; {failed:?} of\n{steps}"
+            );
         }
     }
     Some(late.iter().filter(|word| word.0.contains(NAME_OF_LATE)).count())

@@ -171,11 +171,7 @@ impl<B: Backend> Device<B> {
     }
 
     /// Hands a submission to its queue; once more if that ran short.
-    fn hand_over(
-        &self,
-        queue: usize,
-        submission: &mut Submission<B::Recording>,
-    ) -> std::result::Result<(), Fault> {
+    fn hand_over(&self, queue: usize, submission: &mut Submission<B::Recording>) -> std::result::Result<(), Fault> {
         let Submission { recording, waits, externals, signal, .. } = submission;
         let answer = self.backend.submit(queue, recording, waits, externals, *signal);
         if !answer.as_ref().is_err_and(is_short) {

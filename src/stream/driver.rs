@@ -298,12 +298,7 @@ pub trait Driver<B: Backend>: Send {
     /// [`submitted`](Self::submitted).
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>>;
     /// What the device answered. The points before it that were never answered, and now never will be: they fail.
-    fn submitted(
-        &mut self,
-        backend: &B,
-        submission: Submission<B::Recording>,
-        answer: Answer,
-    ) -> SmallVec<[Point; 4]>;
+    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, answer: Answer) -> SmallVec<[Point; 4]>;
     /// Whether the slot has work, or would have if it took some, that is held back: by a semaphore of the caller's, or
     /// behind such work.
     fn is_held_back(&self, slot: u32) -> bool;

@@ -595,12 +595,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
     }
 
-    fn submitted(
-        &mut self,
-        backend: &B,
-        submission: Submission<B::Recording>,
-        answer: Answer,
-    ) -> SmallVec<[Point; 4]> {
+    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, answer: Answer) -> SmallVec<[Point; 4]> {
         let Point { slot, batch } = submission.signal;
         let Some(own) = self.pool.try_get_mut(slot) else { return SmallVec::new() };
         let lost: SmallVec<[Point; 4]> = own.answers.unanswered(batch).map(|batch| Point { slot, batch }).collect();

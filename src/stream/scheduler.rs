@@ -642,12 +642,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         if queue == 0 { self.pending.pop_front() } else { None }
     }
 
-    fn submitted(
-        &mut self,
-        backend: &B,
-        submission: Submission<B::Recording>,
-        answer: Answer,
-    ) -> SmallVec<[Point; 4]> {
+    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, answer: Answer) -> SmallVec<[Point; 4]> {
         let lost = self.unanswered(&submission.points);
         self.settle(&lost, false);
         let accepted = answer == Answer::Accepted;

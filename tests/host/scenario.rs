@@ -40,7 +40,15 @@ pub struct Scenario {
 }
 
 pub fn settings(scheduling: Scheduling) -> Settings {
-    Settings { scheduling, slots: 3, max_recorded: 3, max_tasks: 4, staging_size: 4096, memory_cap: 4 << 20, ..Settings::default() }
+    Settings {
+        scheduling,
+        slots: 3,
+        max_recorded: 3,
+        max_tasks: 4,
+        staging_size: 4096,
+        memory_cap: 4 << 20,
+        ..Settings::default()
+    }
 }
 
 pub fn device(scheduling: Scheduling) -> HostDevice {
