@@ -149,11 +149,7 @@ impl<B: Backend> Backend for Caught<B> {
     }
 
     fn launch(&self, recording: &mut Self::Recording, launch: &Launch<'_, Self>) -> Result<(), Fault> {
-        let &Launch { kernel, bindings, push, ref grid, label } = launch;
-        let grid = match *grid {
-            Grid::Groups(groups) => Grid::Groups(groups),
-            Grid::Indirect(counts) => Grid::Indirect(counts),
-        };
+        let &Launch { kernel, bindings, push, grid, label } = launch;
         recording.with(|inner| self.inner.launch(inner, &Launch { kernel, bindings, push, grid, label }))?
     }
 
