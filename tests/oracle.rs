@@ -7,7 +7,7 @@
 mod host;
 
 use host::Rng;
-use host::backend::{Call, HostBackend, Key, News, Options, Pace, fault};
+use host::backend::{Call, HostBackend, HostDevice, Key, News, Options, Pace, fault};
 use host::model::{Model, Run, Set, Span, Use, writes};
 use host::program::{Operation, Per, Program, Term, Window};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +58,7 @@ struct Scope {
 }
 
 struct World {
-    device: Device<HostBackend>,
+    device: HostDevice,
     model: Model,
     rng: Rng,
     streams: Vec<u64>,

@@ -152,16 +152,27 @@ impl<B: Backend> Device<B> {
 
     /// Gives idle pages back to the driver. Bytes given back.
     pub fn trim(&self) -> Result<u64> {
-        self.with(|core| {
+        let trimmed = self.with(|core| {
             core.refresh(&self.backend)?;
+            core.usable()?;
             core.forget_copies(0);
-            let Core { memory, streams, .. } = core;
-            Ok(memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point)))
-        })
+            Ok(core.give_back_idle(&self.backend))
+        });
+        self.naming_loss(trimmed)
     }
 }
 
 impl<B: Backend> Core<B> {
+    /// Gives idle pages back to the driver. Bytes given back: none of a lost device, of which nobody knows what it is
+    /// still working on.
+    pub(super) fn give_back_idle(&mut self, backend: &B) -> u64 {
+        if self.failures.is_lost() {
+            return 0;
+        }
+        let Core { memory, streams, .. } = self;
+        memory.pages.trim(backend, |mark| streams.is_past(mark.point))
+    }
+
     fn buffer_create(
         &mut self,
         backend: &B,

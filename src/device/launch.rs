@@ -105,7 +105,7 @@ impl<B: Backend> Core<B> {
         });
         if result.is_err() {
             taken.iter().for_each(|place| self.memory.pages.free(place));
-            self.settle_discarded(slot);
+            self.settle_discarded(backend, slot);
         }
         result.map(Turn::Done)
     }

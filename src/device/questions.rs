@@ -8,7 +8,6 @@ use crate::failure::{
     Access, Blocks, Bytes, Context, FailureStore, MAX_NAME, Point, Report, Reporting, Taking, Use, cut,
 };
 use crate::stream::Backend;
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 /// A claimed range with its buffer.
@@ -142,6 +141,7 @@ impl<B: Backend> Device<B> {
     pub fn report_slices(&self, slices: &[Slice]) -> Result<Report> {
         let taking = self.with(|core| {
             let asked = core.resolve_all(slices)?;
+            core.reconcile_everything();
             Ok::<_, Error>(core.begin_report_on(&asked))
         })?;
         Ok(self.take_report(taking))
@@ -149,13 +149,21 @@ impl<B: Backend> Device<B> {
 
     /// A report on everything.
     pub fn report_device(&self) -> Report {
-        let taking = self.lock().begin_report_on_all();
+        let taking = {
+            let mut core = self.lock();
+            core.reconcile_everything();
+            core.begin_report_on_all()
+        };
         self.take_report(taking)
     }
 
     /// A report on the roots of an answer, as far as they still live.
     pub fn report_roots(&self, roots: &Roots) -> Report {
-        let taking = self.lock().begin_report(roots);
+        let taking = {
+            let mut core = self.lock();
+            core.reconcile_everything();
+            core.begin_report(roots)
+        };
         self.take_report(taking)
     }
 
@@ -164,8 +172,7 @@ impl<B: Backend> Device<B> {
         loop {
             let core = self.lock();
             let goes_on = core.take(&mut taking);
-            // Whoever waits comes first; otherwise this thread would have the lock again before another one wakes.
-            MutexGuard::unlock_fair(core);
+            core.unlock_fair();
             if !goes_on {
                 return taking.finish();
             }
@@ -174,6 +181,14 @@ impl<B: Backend> Device<B> {
 }
 
 impl<B: Backend> Core<B> {
+    /// A report tells all that its roots claim: after a loss, that of every block, touched since or not (R14).
+    fn reconcile_everything(&mut self) {
+        if self.failures.has_unreconciled() {
+            let blocks: Vec<_> = self.memory.blocks.keys().collect();
+            blocks.into_iter().for_each(|block| self.reconcile(block));
+        }
+    }
+
     /// Bytes the caller wants to say something about: nothing holds them, and empty slices are nothing.
     fn resolve_writable(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {
         let mut bytes = self.resolve_all(slices)?;

@@ -150,7 +150,8 @@ impl<B: Backend> Device<B> {
         self.wait_for(point, deadline)?;
         waiting.is_over = true;
         let (page, offset) = self.with(|core| core.answer(private, asked.source))?;
-        self.backend.page_read(&page, offset, dst).map_err(|fault| self.with(|core| core.unreadable(&asked, fault)))
+        let fetched = self.backend.page_read(&page, offset, dst);
+        self.naming_loss(fetched.map_err(|fault| self.with(|core| core.unreadable(&asked, fault))))
     }
 
     /// Begins a read. It never waits for the device: where it would have to, it is `NotReady` and nothing changed. A
@@ -304,7 +305,7 @@ impl<B: Backend> Device<B> {
                 enqueued = Some(mark.point);
                 Ok(enqueued)
             });
-            core.settle_discarded(slot);
+            core.settle_discarded(backend, slot);
             Ok(Turn::Done(match (result, enqueued) {
                 (Ok(()), Some(point)) => {
                     if asked.is_waited_for {
@@ -425,7 +426,7 @@ impl<B: Backend> Device<B> {
             _ => {}
         }
         drop(core);
-        Ok(fetched?)
+        self.naming_loss(fetched.map_err(Error::from))
     }
 }
 

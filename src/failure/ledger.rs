@@ -444,11 +444,16 @@ impl Ledger {
         }
         let has_failed = self.entries.front().is_some_and(|entry| entry.failed.is_some());
         if has_failed && !self.entries.iter().rev().any(|entry| entry.is_unfinished(world)) {
-            self.entries.drain(..).filter_map(|entry| entry.failed).for_each(|set| roots.release(set));
-            self.uses.clear();
-            self.labels.clear();
-            self.settled = 0;
+            self.clear(roots);
         }
+    }
+
+    /// Nothing of it can fail any later.
+    pub(super) fn clear(&mut self, roots: &mut RootTable) {
+        self.entries.drain(..).filter_map(|entry| entry.failed).for_each(|set| roots.release(set));
+        self.uses.clear();
+        self.labels.clear();
+        self.settled = 0;
     }
 
     /// The work of such points that did not fail, in order.

@@ -17,7 +17,7 @@ use crate::error::{Error, Fault, Roots};
 use hashbrown::HashSet;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// The longest message a root keeps, in bytes.
@@ -67,7 +67,14 @@ struct Scope {
 #[derive(Debug, Default)]
 struct Loss {
     count: u32,
-    set: Option<SetKey>,
+    /// What the device answered; nothing while the device is not lost.
+    fault: Option<Box<Fault>>,
+    /// The root, which may have gone with its last carrier.
+    root: RootKey,
+    /// The root, held for the blocks it still has to claim.
+    carried: Option<SetKey>,
+    /// Whether it is known yet what was in flight.
+    is_settled: bool,
     /// Blocks it still has to claim.
     unreconciled: u64,
     suspects: Arc<[Suspect]>,
@@ -157,7 +164,12 @@ impl Failures {
 
     /// Whether the device is lost.
     pub fn is_lost(&self) -> bool {
-        self.loss.set.is_some()
+        self.loss.fault.is_some()
+    }
+
+    /// Whether the device is lost and it is known what was in flight.
+    pub fn is_loss_settled(&self) -> bool {
+        self.is_lost() && self.loss.is_settled
     }
 
     /// The lines to log since the last call; to be told outside every lock.
@@ -231,8 +243,60 @@ impl Failures {
     }
 
     /// A root that no claim holds yet: for broken kernels, and for failures of calls that write nothing. The caller
-    /// holds it once.
+    /// holds it once. Whatever fails because the device is lost has the loss's own root, and begins the loss (R14).
     pub fn mint(&mut self, fault: Fault, context: Context, origin: &[u64]) -> SetKey {
+        if fault.code != Code::DeviceLost {
+            return self.mint_new(fault, context, origin);
+        }
+        self.begin_loss(fault);
+        let set = self.loss_set();
+        self.roots.for_each_mut(set, |root| origin.iter().for_each(|serial| root.origin.add(*serial)));
+        set
+    }
+
+    /// The device is lost, if it was not before. What was in flight [`lose`](FailureStore::lose) finds out.
+    fn begin_loss(&mut self, fault: Fault) {
+        if self.is_lost() {
+            return;
+        }
+        let set = self.mint_new(fault.clone(), Self::loss_context(), &[]);
+        let root = self.roots.members(set).next().map(|(root, _)| root).unwrap_or_default();
+        self.loss.fault = Some(Box::new(fault));
+        self.loss.root = root;
+        self.loss.carried = Some(set);
+        self.loss.is_settled = false;
+        self.loss.count += 1;
+        self.loss.unreconciled = self.device_blocks;
+    }
+
+    fn loss_context() -> Context {
+        Context { operation: "device", ..Context::default() }
+    }
+
+    /// The root of a loss there is, held once more for the caller; made again if it went with its last carrier.
+    fn loss_set(&mut self) -> SetKey {
+        if let Some(set) = self.roots.single(self.loss.root) {
+            self.roots.hold(&set);
+            return set;
+        }
+        let fault = self.loss.fault.as_deref().cloned().unwrap_or_else(|| Fault::new(Code::DeviceLost, ""));
+        let cause = Cause { fault, context: Self::loss_context() };
+        let set = self.roots.mint(Some(Arc::new(cause)));
+        self.loss.root = self.roots.members(set).next().map(|(root, _)| root).unwrap_or_default();
+        set
+    }
+
+    /// Nothing is left that the loss has to claim: from here on its root lives as long as what it claimed (R3).
+    fn let_go_of_loss(&mut self) {
+        if self.loss.unreconciled == 0
+            && self.loss.is_settled
+            && let Some(set) = self.loss.carried.take()
+        {
+            self.roots.release(set);
+        }
+    }
+
+    fn mint_new(&mut self, fault: Fault, context: Context, origin: &[u64]) -> SetKey {
         let message = cut(&fault.message, MAX_MESSAGE);
         let fault =
             if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
@@ -269,7 +333,8 @@ impl Failures {
 
     /// The device goes away, and its loss with it.
     pub fn forget_loss(&mut self) {
-        if let Some(set) = self.loss.set.take() {
+        self.loss.fault = None;
+        if let Some(set) = self.loss.carried.take() {
             self.roots.release(set);
         }
     }
@@ -283,12 +348,14 @@ impl Failures {
 
     /// The fault of the device's loss, for calls that need the device.
     pub fn loss_fault(&self) -> Option<(Fault, Roots)> {
-        let set = self.loss.set?;
-        let fault = match &self.roots.oldest(set).cause {
-            Some(cause) => cause.fault.clone(),
-            None => Fault::new(Code::DeviceLost, ""),
-        };
-        Some((fault, self.name(set)))
+        let fault = self.loss.fault.as_deref()?.clone();
+        let roots = self.roots.single(self.loss.root).map(|set| self.name(set));
+        Some((fault, roots.unwrap_or_default()))
+    }
+
+    /// Whether the loss still has to claim what no other root holds of some block.
+    pub fn has_unreconciled(&self) -> bool {
+        self.loss.unreconciled > 0
     }
 
     fn log_root(&mut self, set: SetKey) {
@@ -304,6 +371,7 @@ impl Failures {
         if self.loss.unreconciled == 0 && !self.is_lost() {
             self.loss.suspects = Arc::default();
         }
+        self.let_go_of_loss();
     }
 }
 
@@ -389,9 +457,12 @@ pub trait FailureStore {
             }
             let (blocks, failures) = self.split();
             let Some(claims) = blocks.claims_mut(block) else { continue };
-            match failures.loss.set {
-                Some(set) if claims.device_memory => claims.claim(start, end, set, &mut failures.roots),
-                _ => claims.release(start, end, &mut failures.roots),
+            if is_lost && claims.device_memory {
+                let set = failures.loss_set();
+                claims.claim(start, end, set, &mut failures.roots);
+                failures.roots.release(set);
+            } else {
+                claims.release(start, end, &mut failures.roots);
             }
         }
     }
@@ -505,7 +576,8 @@ pub trait FailureStore {
     }
 
     /// Work that was decided to run. What it says about its bytes stands for the whole body: an error or a panic
-    /// claims its write set, success releases what it wrote in full (R4, R9). The body says as what it was enqueued.
+    /// claims its write set, and the panic goes on; success releases what it wrote in full (R4, R9). The body says as
+    /// what it was enqueued.
     fn write_scope(
         &mut self,
         work: &Work<'_>,
@@ -746,33 +818,39 @@ pub trait FailureStore {
         ledger.retire(roots, &world);
     }
 
-    /// The device is lost: one root for everything it held, in O(1) (R14). What is not `over` was in flight. The root's id.
-    fn lose(&mut self, fault: Fault, context: Context, over: impl Fn(Point) -> bool) -> u64 {
+    /// The device is lost: one root for everything it held, in O(1) (R14). What is not `over` was in flight, and fails
+    /// with it; nothing enqueued before can fail any later. The root's id.
+    fn lose(&mut self, fault: Fault, over: impl Fn(Point) -> bool) -> u64 {
         let (blocks, failures) = self.split();
-        if let Some(set) = failures.loss.set {
-            return failures.id(set);
+        failures.begin_loss(fault);
+        let set = failures.loss_set();
+        let id = failures.id(set);
+        if !std::mem::replace(&mut failures.loss.is_settled, true) {
+            failures.copies.clear();
+            failures.loss.suspects = failures.ledger.suspects(|point| !over(point));
+            // Bytes that are no device's memory are lost with the work that was to write them.
+            failures.ledger.fail(|point| !over(point), set, &mut failures.roots);
+            replay(blocks, failures, set);
+            failures.ledger.clear(&mut failures.roots);
+            failures.let_go_of_loss();
         }
-        failures.copies.clear();
-        let set = failures.mint(fault, context, &[]);
-        failures.loss.count += 1;
-        failures.loss.set = Some(set);
-        failures.loss.unreconciled = failures.device_blocks;
-        failures.loss.suspects = failures.ledger.suspects(|point| !over(point));
-        // Bytes that are no device's memory are lost with the work that was to write them.
-        failures.ledger.fail(|point| !over(point), set, &mut failures.roots);
-        replay(blocks, failures, set);
-        failures.id(set)
+        failures.roots.release(set);
+        id
     }
 
     /// Work that needs a lost device: what it would have written is the loss's as well (R14).
     fn fail_lost(&mut self, uses: &[Use]) -> Option<Error> {
         let (blocks, failures) = self.split();
-        let set = failures.loss.set?;
-        let (fault, roots) = failures.loss_fault()?;
+        if !failures.is_lost() {
+            return None;
+        }
+        let set = failures.loss_set();
         let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         claim_all(blocks, failures, set, writes.iter().copied(), true);
         settle(blocks, failures, &writes);
-        Some(Error::Failed(Box::new(fault), roots))
+        let known = failures.loss_fault();
+        failures.roots.release(set);
+        known.map(|(fault, roots)| Error::Failed(Box::new(fault), roots))
     }
 
     /// Bytes go the way of a failure that was recorded for a part of the same work.
@@ -797,8 +875,8 @@ pub trait FailureStore {
         if !claims.device_memory {
             return;
         }
-        failures.reconciled_one();
-        if let (Some(set), true) = (failures.loss.set, claims.is_allocated()) {
+        if failures.is_lost() && claims.is_allocated() {
+            let set = failures.loss_set();
             let serial = claims.name.serial;
             failures.roots.for_each_mut(set, |root| root.origin.add(serial));
             claims.map.update(0, claims.size, &mut failures.roots, |roots, _, _, old| {
@@ -808,7 +886,9 @@ pub trait FailureStore {
                 }))
             });
             claims.list(&mut failures.roots);
+            failures.roots.release(set);
         }
+        failures.reconciled_one();
     }
 }
 
@@ -973,13 +1053,15 @@ fn guarded<S: FailureStore>(
     uses: &[Use],
     body: impl FnOnce(&mut S) -> Result<Enqueued, Fault>,
 ) -> Result<Enqueued, Error> {
-    // Whatever the body left half done belongs to the recording that its owner discards; the claims are ours.
-    let fault = match catch_unwind(AssertUnwindSafe(|| body(store))) {
-        Ok(Ok(point)) => return Ok(point),
-        Ok(Err(fault)) => fault,
-        Err(panic) => Fault::new(Code::Internal, panic_message(&*panic)),
-    };
-    Err(failed(store, work, uses, fault))
+    match catch_unwind(AssertUnwindSafe(|| body(store))) {
+        Ok(Ok(point)) => Ok(point),
+        Ok(Err(fault)) => Err(failed(store, work, uses, fault)),
+        // The claims are ours; whatever else the body left half done is its owner's to deal with.
+        Err(panic) => {
+            failed(store, work, uses, Fault::new(Code::Internal, panic_message(&*panic)));
+            resume_unwind(panic)
+        }
+    }
 }
 
 /// The work failed after it was decided to run: its write set is claimed.

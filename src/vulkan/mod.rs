@@ -10,6 +10,7 @@ mod fault;
 #[cfg(test)]
 mod fault_tests;
 mod handles;
+mod idle;
 mod indirect;
 mod instance;
 mod kernel;
@@ -40,6 +41,7 @@ use crate::memory::{MemoryKind, PageSource};
 use crate::stream::backend::{self, Binding, External, KernelInfo, KernelSource, Launch, Limits, Rejected};
 use ash::vk;
 use device::Gpu;
+use idle::IdleWait;
 use indirect::CountCheck;
 use instance::{Instance, InstanceOptions};
 use kernel::Build;
@@ -47,6 +49,7 @@ use memory::Memory;
 use physical::Probed;
 use pipelines::Pipelines;
 use std::sync::Arc;
+use std::time::Duration;
 use stream::Slots;
 use tracing::Dispatch;
 
@@ -160,6 +163,7 @@ fn plain_instance(get_instance_proc_addr: Option<GetInstanceProcAddr>) -> Result
 /// in which pages, kernels, recordings and the backend go does not matter.
 pub struct Backend {
     slots: Slots,
+    idle: IdleWait,
     counts: CountCheck,
     pipelines: Pipelines,
     memory: Arc<Memory>,
@@ -217,10 +221,15 @@ impl Backend {
                 info.containment
             );
         });
+        let pipelines = Pipelines::create(Arc::clone(&gpu));
+        if let Some(loss) = gpu.loss() {
+            return Err(loss.clone());
+        }
         Ok(Backend {
             slots: Slots::new(),
+            idle: IdleWait::default(),
             counts: CountCheck::default(),
-            pipelines: Pipelines::create(Arc::clone(&gpu)),
+            pipelines,
             memory,
             limits,
             info,
@@ -345,6 +354,10 @@ impl backend::Backend for Backend {
         &self.limits
     }
 
+    fn loss(&self) -> Option<&Fault> {
+        self.gpu.loss()
+    }
+
     fn slot_create(&self, slot: u32) -> Result<(), Fault> {
         messages::begin_operation();
         self.slots.create(slot, &self.gpu)
@@ -418,9 +431,7 @@ impl backend::Backend for Backend {
         // SAFETY: who named the semaphore keeps it alive, and it is a timeline of this device.
         match unsafe { self.gpu.raw.get_semaphore_counter_value(semaphore) } {
             Ok(value) => Ok(value >= external.value),
-            Err(result) => {
-                Err(self.gpu.queue_fault(result, "vkGetSemaphoreCounterValue", "for a semaphore of the caller's"))
-            }
+            Err(result) => Err(self.gpu.fault(result, "vkGetSemaphoreCounterValue", "for a semaphore of the caller's")),
         }
     }
 
@@ -431,5 +442,10 @@ impl backend::Backend for Backend {
     fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault> {
         messages::begin_operation();
         self.slots.get(point.slot)?.wait(point.batch, timeout_ns)
+    }
+
+    fn wait_idle(&self, timeout_ns: u64) -> Result<bool, Fault> {
+        messages::begin_operation();
+        self.idle.wait(&self.gpu, Duration::from_nanos(timeout_ns))
     }
 }
