@@ -29,14 +29,14 @@ const SECTIONS: &[Section] = &[
         file: "results",
         title: "Results",
         macros: r"
-/** Whether a result is a programming error: nothing changed. May evaluate its argument twice. */
-#define TG_IS_MISUSE(result) ((result) <= -1 && (result) >= -99)
+/** Whether a result is a programming error: nothing changed. A function, so that a call may stand as its argument. */
+static inline int TG_IS_MISUSE(tg_result result) { return result <= -1 && result >= -99; }
 
 /**
  * Whether the work did not happen and what it was to write is claimed: a failure or TG_SKIPPED. The caller may go on
- * and look at the end. May evaluate its argument twice.
+ * and look at the end. A function, so that a call may stand as its argument.
  */
-#define TG_IS_TRACKED(result) ((result) <= -100 || (result) == TG_SKIPPED)
+static inline int TG_IS_TRACKED(tg_result result) { return result <= -100 || result == TG_SKIPPED; }
 ",
     },
     Section {

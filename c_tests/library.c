@@ -46,6 +46,20 @@ TEST(the_ranges_of_results_tell_their_kind) {
     CHECK(TG_IS_TRACKED(TG_ERROR_UNWRITTEN));
 }
 
+static unsigned calls;
+
+static tg_result counted(tg_result result) {
+    calls++;
+    return result;
+}
+
+TEST(asking_for_the_kind_of_a_call_calls_once) {
+    CHECK(!TG_IS_MISUSE(counted(TG_ERROR_NO_DEVICE)));
+    CHECK_EQ_INT(calls, 1);
+    CHECK(!TG_IS_TRACKED(counted(TG_OK)));
+    CHECK_EQ_INT(calls, 2);
+}
+
 TEST(a_device_is_counted) {
     uint32_t count = 0;
     CHECK_RESULT(tg_device_count(&count), TG_OK);

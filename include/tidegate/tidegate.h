@@ -139,14 +139,14 @@ typedef int32_t tg_result;
 /** Failure: a defect of the library itself. The report says what is known of it. */
 #define TG_ERROR_INTERNAL (-113)
 
-/** Whether a result is a programming error: nothing changed. May evaluate its argument twice. */
-#define TG_IS_MISUSE(result) ((result) <= -1 && (result) >= -99)
+/** Whether a result is a programming error: nothing changed. A function, so that a call may stand as its argument. */
+static inline int TG_IS_MISUSE(tg_result result) { return result <= -1 && result >= -99; }
 
 /**
  * Whether the work did not happen and what it was to write is claimed: a failure or TG_SKIPPED. The caller may go on
- * and look at the end. May evaluate its argument twice.
+ * and look at the end. A function, so that a call may stand as its argument.
  */
-#define TG_IS_TRACKED(result) ((result) <= -100 || (result) == TG_SKIPPED)
+static inline int TG_IS_TRACKED(tg_result result) { return result <= -100 || result == TG_SKIPPED; }
 
 /* Strings --------------------------------------------------------------------------------------------------------- */
 
@@ -329,10 +329,10 @@ typedef struct tg_claim {
     tg_slice slice;
     /** The id of the oldest root that claims them. */
     uint64_t failure;
-    /** How many roots claim them; at least 1. */
+    /** How many roots claim them: 1 to 32, as many as a report lists of them. */
     uint32_t failure_count;
-    /** 0. */
-    uint32_t reserved;
+    /** 1 when more roots claim them than are counted: the 32 oldest are kept. Otherwise 0. */
+    uint32_t more;
 } tg_claim;
 
 /** Every member of tg_claim at its default. */
@@ -340,7 +340,7 @@ typedef struct tg_claim {
     /* slice */ TG_SLICE_INIT, \
     /* failure */ 0, \
     /* failure_count */ 0, \
-    /* reserved */ 0 \
+    /* more */ 0 \
 }
 
 /* Library --------------------------------------------------------------------------------------------------------- */
@@ -585,8 +585,9 @@ typedef struct tg_log_event {
 
 /**
  * A callback for events. It may be called from any thread that is inside a function of the library, from several
- * at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library;
- * what those log on its behalf is not reported again. It must return: no exception, no longjmp.
+ * at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library
+ * but tg_device_destroy, which answers TG_ERROR_WRONG_STATE. What those functions log on behalf of the callback is not
+ * reported again. The callback must return: no exception, no longjmp.
  *
  * With or without a callback, the environment variable TIDEGATE_LOG puts events on stderr, one line each: error, warn,
  * info, debug, trace, or the number of the level; anything else is info. It is read when a device is made.
@@ -886,7 +887,8 @@ TG_API tg_result tg_device_memory_stats(tg_device dev, tg_memory_info *out);
 TG_API tg_result tg_device_failure_count(tg_device dev, uint64_t *out);
 
 /**
- * Makes a report on every root that is alive on a device, without waiting.
+ * Makes a report on every root that is alive on a device, without waiting. It asks about no byte, so the code of the
+ * report is TG_OK, whatever roots it has.
  *
  * \param dev The device.
  * \param out The report; the caller releases it. The null handle unless TG_OK is returned.
@@ -1971,6 +1973,11 @@ TG_API tg_result tg_scope_fail(tg_device dev, tg_scope scope, const tg_error_des
 #define TG_STEP_RAN_ON_BAD_INPUT 3
 /** Steps are missing here: only the newest are kept. */
 #define TG_STEP_DROPPED 4
+/**
+ * Work ran over the claimed bytes with TG_ACCESS_MAY_WRITE, and nothing proves that it wrote them, so they stay claimed.
+ * If it writes every one of them, declare TG_ACCESS_WRITE: in tg_kernel_desc::accesses, in the launch, or in the scope.
+ */
+#define TG_STEP_UNPROVEN_WRITE 5
 
 /** What a report is about. */
 typedef struct tg_report_info {
@@ -1992,7 +1999,7 @@ typedef struct tg_report_info {
     size_t failure_count;
     /** The work it suspects of a loss; tg_report_suspect gives each. */
     size_t suspect_count;
-    /** At least this many roots that it does not list. */
+    /** 1 when there are roots that it does not list: of one set of roots the 32 oldest are kept. Otherwise 0. */
     uint32_t more;
     /** 0. */
     uint32_t reserved;

@@ -309,7 +309,7 @@ impl<B: Backend> Core<B> {
         size: u64,
     ) -> std::result::Result<(), Fault> {
         let Core { memory, streams, .. } = self;
-        memory.place(backend, block, purpose, size, |mark| streams.is_past(mark.point))
+        memory.place(backend, block, purpose, size, |mark| streams.is_done_with(mark.point))
     }
 
     /// Writes no operation without its work's name.
@@ -519,9 +519,6 @@ impl<B: Backend> Device<B> {
                 }
             }
         };
-        match &self.dispatch {
-            Some(dispatch) => tracing::dispatcher::with_default(dispatch, tell),
-            None => tell(),
-        }
+        crate::log::tell(self.dispatch.as_ref(), tell);
     }
 }

@@ -31,6 +31,10 @@ impl Deadline {
     }
 
     fn left(self) -> Duration {
+        // Threads that still wait would come back to a driver that has run its exit handlers.
+        if crate::process::is_ending() {
+            return Duration::ZERO;
+        }
         self.0.map_or(STEP, |end| end.saturating_duration_since(Instant::now()))
     }
 
@@ -266,6 +270,28 @@ impl<B: Backend> Device<B> {
         }
     }
 
+    /// Waits until nothing that was submitted runs any more, as long as some of it completes within the time: for a
+    /// process that ends. Submits nothing, and frees nothing.
+    pub fn wind_down(&self, patience: Duration) {
+        let mut moved = Instant::now();
+        let mut so_far = 0;
+        loop {
+            // A thread that the end of the process interrupted may have the lock.
+            let Some(mut core) = self.core.try_lock_for(patience) else { return };
+            if core.failures.is_lost() || core.streams.refresh(&self.backend).is_err() || !core.is_running() {
+                return;
+            }
+            let complete = core.streams.slots().iter().filter_map(|slot| self.backend.completed(*slot).ok()).sum();
+            drop(core);
+            if complete > so_far {
+                (so_far, moved) = (complete, Instant::now());
+            } else if moved.elapsed() > patience {
+                return;
+            }
+            std::thread::sleep(HELD_STEP);
+        }
+    }
+
     /// Waits for the work in flight, then frees everything; with `Timeout`, nothing changed. Nobody else is in a call: what
     /// one of them enqueued after the wait would lose its memory while it runs. Of a device that may still be working, and
     /// of which nothing tells when it is done, nothing is freed: it is parked.
@@ -310,10 +336,7 @@ impl<B: Backend> Device<B> {
 
     fn warn(&self, what: std::fmt::Arguments<'_>) {
         let tell = || tracing::warn!(target: "tidegate", code = 0, failure = 0u64, "{what}");
-        match &self.dispatch {
-            Some(dispatch) => tracing::dispatcher::with_default(dispatch, tell),
-            None => tell(),
-        }
+        crate::log::tell(self.dispatch.as_ref(), tell);
     }
 }
 
@@ -337,6 +360,16 @@ pub fn parked_devices() -> u64 {
 }
 
 impl<B: Backend> Core<B> {
+    /// Whether the device works on something.
+    fn is_running(&self) -> bool {
+        let runs = |last: Point| {
+            // What is not submitted lies behind what is.
+            let mut progress = (1..=last.batch).rev().map(|batch| self.streams.progress(Point { batch, ..last }));
+            matches!(progress.find(|progress| *progress != Progress::Waiting), Some(Progress::Running(_)))
+        };
+        self.streams.slots().into_iter().filter_map(|slot| self.streams.last(slot)).any(runs)
+    }
+
     pub(super) fn usable(&self) -> Result {
         if !self.failures.is_lost() {
             return Ok(());

@@ -35,16 +35,12 @@ pub trait Reporting: FailureStore {
         }
     }
 
-    /// On everything the store holds, oldest first.
+    /// On everything the store holds, oldest first. No byte is asked about, so there is no answer to give.
     fn report_all(&self) -> Report {
         let (_, failures) = self.parts();
         let mut report = Report::empty();
         report.suspects = failures.suspects().to_vec();
-        report.failures = failures.roots.iter().map(|(key, root)| describe(self, key, root, &[])).collect();
-        report.failures.sort_by_key(|failure| failure.id);
-        if !report.failures.is_empty() {
-            report.code = Code::Unwritten;
-        }
+        report.failures = failures.roots.since(0).map(|(key, root)| describe(self, key, root, &[])).collect();
         report
     }
 }
@@ -61,7 +57,7 @@ impl Report {
             vk_result: 0,
             message: String::new(),
             failures: Vec::new(),
-            more: 0,
+            more: false,
             suspects: Vec::new(),
         }
     }
@@ -79,7 +75,7 @@ fn describe<S: FailureStore + ?Sized>(store: &S, key: RootKey, root: &Root, aske
             return;
         }
         if failures.is_of_loss(key) && failures.is_unreconciled(block) {
-            origin.push(block.name.serial);
+            origin.add(block.name.serial);
         }
         let mut own: IntervalMap<bool> = IntervalMap::default();
         if block.is_allocated() {

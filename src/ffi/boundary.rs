@@ -36,9 +36,9 @@ impl Drop for Inside {
     }
 }
 
-/// Whether this thread is in a call on a device already: then it is a callback that asks.
+/// Whether this thread is in a call on a device already, or in the callback of whatever call.
 pub(super) fn is_inside() -> bool {
-    CALLS.get() > 0
+    CALLS.get() > 0 || crate::log::is_telling()
 }
 
 /// Runs the body of a function on a device.

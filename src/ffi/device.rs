@@ -216,7 +216,7 @@ unsafe fn create(desc: *const tg_device_desc) -> Result<tg_device> {
     let sink = Sink::new(desc.log, desc.log_user_data, desc.log_finalizer, desc.log_level, label.as_str())?;
     // Every argument is in order: from here on there are only failures, and the caller's log data is ours to free.
     let dispatch = sink.dispatch();
-    devices::add(|serial| runtime::create(options, serial, settings, dispatch))
+    devices::add(|| runtime::create(options, settings, dispatch))
 }
 
 /// A number of the descriptor's: 0 is the default.
@@ -367,7 +367,8 @@ pub unsafe extern "C" fn tg_device_failure_count(dev: tg_device, out: *mut u64) 
     })
 }
 
-/// Makes a report on every root that is alive on a device, without waiting.
+/// Makes a report on every root that is alive on a device, without waiting. It asks about no byte, so the code of the
+/// report is TG_OK, whatever roots it has.
 ///
 /// \param dev The device.
 /// \param out The report; the caller releases it. The null handle unless TG_OK is returned.
@@ -408,8 +409,10 @@ pub unsafe extern "C" fn tg_device_claims(
         let count = unsafe { Out::new(count, "count") }?;
         // SAFETY: the header asks for an array of `capacity` elements.
         let out = unsafe { array_mut(out, capacity, "out") }?;
-        let none =
-            DeviceClaim { buffer: Handle::default(), claim: Claim { offset: 0, size: 0, failure: 0, failures: 0 } };
+        let none = DeviceClaim {
+            buffer: Handle::default(),
+            claim: Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false },
+        };
         let mut found = structs::buffer(none, capacity)?;
         let total = device.device_claims(&mut found)?;
         for (to, from) in out.iter_mut().zip(&found[..total.min(capacity)]) {

@@ -5,6 +5,8 @@
 //! another, and no lock is shared with calls on other devices or with each other.
 
 use super::boundary::is_inside;
+use super::process as system;
+use super::reports;
 use super::runtime::Device;
 use super::slices::tg_device;
 use crate::code::Code;
@@ -12,6 +14,7 @@ use crate::device::FOREVER;
 use crate::error::{Error, Fault, Result};
 use crate::memory::handle::{FIELD_BITS, wrong_kind};
 use crate::memory::{Handle, HandleKind};
+use crate::process::{self, Opened};
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -24,7 +27,15 @@ use std::time::{Duration, Instant};
 struct Entry {
     /// Calls that are in the device, and whether no other may enter.
     calls: AtomicU32,
-    device: UnsafeCell<Option<Box<Device>>>,
+    /// The epoch of the process that the device can be used in; 0 when there is none.
+    epoch: AtomicU32,
+    device: UnsafeCell<Option<Open>>,
+}
+
+/// A device, and that Vulkan is open for it: in this order they go.
+struct Open {
+    device: Box<Device>,
+    _opened: Opened,
 }
 
 /// Nobody may enter: there is no device yet, or none any more, or it is being closed.
@@ -41,6 +52,7 @@ const _: fn() = || {
 /// Entries by serial, made when the first device of their chunk is; the n-th chunk has `2^n` of them.
 static CHUNKS: [OnceLock<Box<[Entry]>>; FIELD_BITS as usize + 1] = [const { OnceLock::new() }; FIELD_BITS as usize + 1];
 
+/// The last serial that was given to a device.
 static LAST: Mutex<u32> = Mutex::new(0);
 
 /// A call is in the device: until this is dropped the device stays.
@@ -52,7 +64,7 @@ impl Deref for Entered {
     fn deref(&self) -> &Device {
         // SAFETY: this call entered, so the entry was open, and it is not changed before the call has left.
         match unsafe { &*self.0.device.get() } {
-            Some(device) => device,
+            Some(open) => &open.device,
             None => unreachable!("an open entry has a device"),
         }
     }
@@ -66,6 +78,10 @@ impl Drop for Entered {
 
 impl Entry {
     fn enter(&'static self) -> Option<Entered> {
+        // Before anything is touched: what a fork left behind may be in any state.
+        if self.epoch.load(Ordering::Relaxed) != process::epoch() {
+            return None;
+        }
         let entered = Entered(self);
         // A call that comes too late is counted for a moment, and touches nothing.
         (self.calls.fetch_add(1, Ordering::Acquire) & CLOSED == 0).then_some(entered)
@@ -96,8 +112,23 @@ fn why_not(dev: tg_device) -> Error {
     match Handle::from(dev) {
         handle if handle.is_null() => Error::misuse(Code::NullHandle, "dev", format_args!("the handle is null")),
         handle if handle.kind_bits() != HandleKind::Device as u8 => wrong_kind(handle, HandleKind::Device, "dev"),
+        named if handle(named.serial()) == dev && is_left_alone(named.serial()) => left_alone(),
         _ => stale(),
     }
+}
+
+/// Whether there is a device, but of a process that was forked, or of one that is ending.
+fn is_left_alone(serial: u32) -> bool {
+    let epoch = entry(serial).map_or(0, |entry| entry.epoch.load(Ordering::Relaxed));
+    epoch != 0 && epoch != process::epoch()
+}
+
+fn left_alone() -> Error {
+    let why = match process::is_ending() {
+        true => format_args!("the process is ending"),
+        false => format_args!("the device belongs to the process that this one was forked from"),
+    };
+    Error::misuse(Code::WrongState, "dev", why)
 }
 
 fn stale() -> Error {
@@ -120,17 +151,48 @@ fn place(serial: u32) -> Option<(usize, usize)> {
     Some((chunk as usize, (serial - (1 << chunk)) as usize))
 }
 
-/// Makes a device under a new serial. Nothing is locked meanwhile.
-pub(super) fn add(make: impl FnOnce(u32) -> Result<Device>) -> Result<tg_device> {
-    let serial = next_serial(&mut LAST.lock())?;
-    let device = Box::new(make(serial)?);
-    let Some((chunk, at)) = place(serial) else { return Err(stale()) };
-    let closed = |_| Entry { calls: AtomicU32::new(CLOSED), device: UnsafeCell::new(None) };
-    let entry = &CHUNKS[chunk].get_or_init(|| (0..1_usize << chunk).map(closed).collect())[at];
-    // SAFETY: the serial is new and its entry closed, so nobody else touches this.
-    unsafe { *entry.device.get() = Some(device) };
-    entry.calls.fetch_and(!CLOSED, Ordering::Release);
-    Ok(handle(serial))
+/// Opens something of Vulkan, unless the process is in no state for it.
+pub(super) fn opening<T>(open: impl FnOnce() -> Result<T>) -> Result<T> {
+    system::watch_forks(system::Hooks { lock: lock_for_a_child, unlock: unlock_for_a_child, end });
+    if let Some(why) = process::refusal() {
+        return Err(Fault::new(Code::InitializationFailed, why).into());
+    }
+    let _opened = Opened::begin();
+    open()
+}
+
+/// Makes a device, and gives it a new serial once nothing can fail any more. Nothing is locked meanwhile.
+pub(super) fn add<F: FnOnce(u32) -> Device>(make: impl FnOnce() -> Result<F>) -> Result<tg_device> {
+    opening(|| {
+        let epoch = process::epoch();
+        let number = make()?;
+        system::watch_exit();
+        let (serial, entry) = next_entry(&mut LAST.lock())?;
+        let device = Box::new(number(serial));
+        // SAFETY: the serial is new and its entry closed, so nobody else touches this.
+        unsafe { *entry.device.get() = Some(Open { device, _opened: Opened::begin() }) };
+        entry.epoch.store(epoch, Ordering::Relaxed);
+        entry.calls.fetch_and(!CLOSED, Ordering::Release);
+        Ok(handle(serial))
+    })
+}
+
+/// The entry of a serial that nothing had before.
+fn next_entry(last: &mut u32) -> Result<(u32, &'static Entry)> {
+    let mut serial = *last;
+    next_serial(&mut serial)?;
+    let Some((chunk, _)) = place(serial) else { return Err(stale()) };
+    if CHUNKS[chunk].get().is_none() {
+        let size = 1_usize << chunk;
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(size).map_err(|_| Fault::new(Code::OutOfHostMemory, "no room for another device"))?;
+        let closed =
+            || Entry { calls: AtomicU32::new(CLOSED), epoch: AtomicU32::new(0), device: UnsafeCell::new(None) };
+        entries.resize_with(size, closed);
+        let _ = CHUNKS[chunk].set(entries.into_boxed_slice());
+    }
+    *last = serial;
+    entry(serial).map(|entry| (serial, entry)).ok_or_else(stale)
 }
 
 fn next_serial(last: &mut u32) -> Result<u32> {
@@ -168,9 +230,9 @@ pub(super) fn close(dev: tg_device, timeout_ns: u64) -> Result {
         if entry.calls.load(Ordering::Acquire) == CLOSED {
             // SAFETY: this thread closed the entry, and no call is in the device.
             let device = unsafe { &mut *entry.device.get() };
-            break device.as_mut().map_or(Ok(()), |device| device.close(left()));
+            break device.as_mut().map_or(Ok(()), |open| open.device.close(left()));
         }
-        if left() == 0 {
+        if left() == 0 || process::is_ending() {
             break Err(Error::Timeout);
         }
         std::thread::sleep(LOOK);
@@ -179,11 +241,52 @@ pub(super) fn close(dev: tg_device, timeout_ns: u64) -> Result {
         entry.calls.fetch_and(!CLOSED, Ordering::Release);
         return answer;
     }
+    entry.epoch.store(0, Ordering::Relaxed);
     // SAFETY: as above; the entry stays closed for ever.
     let device = unsafe { (*entry.device.get()).take() };
     // Frees the device and runs the caller's finalizer.
     drop(device);
     Ok(())
+}
+
+/// A child has the locks that were taken at the fork, and nobody who would give them back.
+fn lock_for_a_child() {
+    std::mem::forget(LAST.lock());
+    reports::lock_for_a_child();
+}
+
+fn unlock_for_a_child() {
+    reports::unlock_for_a_child();
+    // SAFETY: the thread that forks took it right before, and its guard is gone.
+    unsafe { LAST.force_unlock() };
+}
+
+/// How long the end of the process waits for calls to leave, and for work that gets no further.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The process ends: a driver that works on while its destructors run may crash, so what runs is waited for. No call
+/// enters any more.
+fn end(ended: u32) {
+    let highest = LAST.try_lock_for(PATIENCE).map_or(0, |last| *last);
+    let over = Instant::now() + PATIENCE;
+    // A thread that ends the process from inside a call leaves it no more.
+    let wait_while = |is_busy: &dyn Fn() -> bool| {
+        while is_busy() && !is_inside() && Instant::now() < over {
+            std::thread::sleep(LOOK);
+        }
+    };
+    let mut open = 0;
+    for entry in (1..=highest).filter_map(entry).filter(|entry| entry.epoch.load(Ordering::Relaxed) == ended) {
+        open += 1;
+        wait_while(&|| entry.calls.load(Ordering::Acquire) & !CLOSED != 0);
+        // Entered as any call would, against a thread that destroys the device just now.
+        let entered = Entered(entry);
+        if entry.calls.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
+            entered.wind_down(PATIENCE);
+        }
+    }
+    // Devices that are made or destroyed just now.
+    wait_while(&|| process::open() > open);
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod kernel;
 mod launch;
 mod library;
 mod log;
+mod process;
 mod read;
 mod record;
 mod report;

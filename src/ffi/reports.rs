@@ -123,12 +123,24 @@ pub(super) fn step_number(kind: StepKind) -> u32 {
         StepKind::Copy => super::report::TG_STEP_COPY,
         StepKind::RanOnBadInput => super::report::TG_STEP_RAN_ON_BAD_INPUT,
         StepKind::Dropped => super::report::TG_STEP_DROPPED,
+        StepKind::UnprovenWrite => super::report::TG_STEP_UNPROVEN_WRITE,
     }
 }
 
 /// Reports belong to the library, so their handles have the serial 0.
 static REPORTS: LazyLock<RwLock<HandleTable<Arc<Kept>>>> =
     LazyLock::new(|| RwLock::new(HandleTable::new(HandleKind::Report, 0)));
+
+/// See `devices`.
+pub(super) fn lock_for_a_child() {
+    std::mem::forget(REPORTS.write());
+}
+
+/// Gives back what [`lock_for_a_child`] took.
+pub(super) fn unlock_for_a_child() {
+    // SAFETY: the thread that forks took it right before, and its guard is gone.
+    unsafe { REPORTS.force_unlock_write() };
+}
 
 /// Keeps a report, and the Vulkan function behind its answer, until the caller releases it.
 pub(super) fn add(report: failure::Report, vk_function: &str) -> Result<tg_report> {

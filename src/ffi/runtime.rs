@@ -5,6 +5,7 @@ use super::device::{
     TG_DEVICE_TRUST_SHADERS, TG_DEVICE_VALIDATION, TG_SELECT_INDEX, TG_SELECT_NAME, TG_SELECT_TYPE, TG_SELECT_UUID,
     tg_device_desc,
 };
+use super::devices;
 use super::library::*;
 use super::strings;
 use super::structs::misuse;
@@ -21,12 +22,12 @@ pub(super) type Device = crate::device::Device<vulkan::Backend>;
 
 /// How many devices the system's loader knows.
 pub(super) fn device_count() -> Result<u32> {
-    Ok(vulkan::device_count(None)?)
+    devices::opening(|| Ok(vulkan::device_count(None)?))
 }
 
 /// One of them.
 pub(super) fn describe(index: u32) -> Result<tg_device_info> {
-    Ok(described(&vulkan::describe(None, index)?))
+    devices::opening(|| Ok(described(&vulkan::describe(None, index)?)))
 }
 
 /// What the descriptor asks of Vulkan.
@@ -77,10 +78,14 @@ pub(super) fn options(desc: &tg_device_desc, flags: u64, name: &str) -> Result<O
     })
 }
 
-/// Opens Vulkan and makes a device on it.
-pub(super) fn create(options: Options, serial: u32, settings: Settings, dispatch: tracing::Dispatch) -> Result<Device> {
+/// Opens Vulkan and makes a device on it, which takes its serial last.
+pub(super) fn create(
+    options: Options,
+    settings: Settings,
+    dispatch: tracing::Dispatch,
+) -> Result<impl FnOnce(u32) -> Device> {
     let backend = vulkan::Backend::create(&Options { dispatch: dispatch.clone(), ..options })?;
-    Ok(Device::new(backend, serial, settings, Some(dispatch)))
+    Ok(move |serial| Device::new(backend, serial, settings, Some(dispatch)))
 }
 
 /// Tells the log what the validation layer had to say during a call, now that no lock is held.

@@ -37,13 +37,14 @@ pub(super) fn begin_operation() {
 
 #[cold]
 fn forget_collected() {
-    COLLECTED.with_borrow_mut(Vec::clear);
+    // A handler that runs at exit comes after what this thread collected.
+    let _ = COLLECTED.try_with(|collected| collected.borrow_mut().clear());
 }
 
 /// Moves what this thread collected onto the end of a fault's message.
 pub(super) fn append_collected(message: &mut String) {
-    COLLECTED.with_borrow_mut(|collected| {
-        for text in collected.drain(..) {
+    let _ = COLLECTED.try_with(|collected| {
+        for text in collected.borrow_mut().drain(..) {
             message.push_str("; validation: ");
             message.push_str(&text);
         }
@@ -79,8 +80,9 @@ impl Messages {
 
     /// Hands waiting messages to the log. Holds no lock while the log runs.
     pub(super) fn flush(&self) {
-        // Asked after every call: nothing is written unless something waits.
-        if self.waiting.load(Ordering::Acquire) && self.waiting.swap(false, Ordering::AcqRel) {
+        // Asked after every call: nothing is written unless something waits. Inside a log callback it goes on waiting.
+        let waits = self.waiting.load(Ordering::Acquire) && !crate::log::is_telling();
+        if waits && self.waiting.swap(false, Ordering::AcqRel) {
             self.hand_over();
         }
     }
@@ -88,7 +90,7 @@ impl Messages {
     #[cold]
     fn hand_over(&self) {
         let taken = std::mem::take(&mut *self.queue.lock());
-        tracing::dispatcher::with_default(&self.dispatch, || {
+        crate::log::tell(Some(&self.dispatch), || {
             for (level, text) in &taken {
                 match level {
                     Level::Error => tracing::error!(target: "tidegate::validation", "{text}"),

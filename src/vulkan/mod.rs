@@ -211,7 +211,7 @@ impl Backend {
             shader_validator: spirv::validator_available(),
         };
         gpu.instance.messages.flush();
-        tracing::dispatcher::with_default(&options.dispatch, || {
+        crate::log::tell(Some(&options.dispatch), || {
             tracing::info!(
                 target: "tidegate::vulkan",
                 "using {:?} ({}), containment {:?}",

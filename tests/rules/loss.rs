@@ -313,7 +313,7 @@ fn r14_a_report_says_the_same_before_and_after_the_claims_were_asked_for() {
     let mut claims = vec![
         DeviceClaim {
             buffer: Handle::default(),
-            claim: tidegate::device::Claim { offset: 0, size: 0, failure: 0, failures: 0 }
+            claim: tidegate::device::Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }
         };
         16
     ];
