@@ -75,7 +75,7 @@ static struct world begin(struct fault fault) {
     struct world world = {.fault = fault};
     tg_device_desc desc = test_device_desc();
     desc.flags |= TG_DEVICE_TRACK_UNINITIALIZED;
-    world.dev = test_device_with(&desc);
+    REQUIRE_OK(tg_device_create(&desc, &world.dev));
     world.storing = kernel(world.dev, "store");
     world.scaling = kernel(world.dev, "scale");
     world.incrementing = kernel(world.dev, "increment");
@@ -176,7 +176,6 @@ static void repair(struct world *world) {
 static void destroy(struct world *world) {
     const tg_result destroyed = tg_device_destroy(world->dev, TEST_LONG);
     if (destroyed != TG_OK) complain(world, "destroying the device", destroyed);
-    test_device_gone(world->dev);
 }
 
 /* One device under one fault; whether it was met. */
