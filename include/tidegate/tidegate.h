@@ -821,6 +821,10 @@ TG_API tg_result tg_device_create(const tg_device_desc *desc, tg_device *out);
  * handle and every child of it stale. When the time is up first, nothing has changed and the device can be used. A
  * report outlives its device.
  *
+ * A device that is lost, or whose waits and counters fail, is destroyed when its queues are idle. If nothing tells that
+ * they are before the time is up, or within ten seconds, the device is parked: the handle is stale and the answer TG_OK,
+ * but what the device may be working on stays until the process ends, and the log is told.
+ *
  * \param dev The device; the null handle is fine and does nothing.
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER.
  * \returns TG_OK; TG_TIMEOUT; TG_ERROR_WRONG_STATE inside a log callback; TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE.

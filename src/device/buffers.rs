@@ -170,7 +170,7 @@ impl<B: Backend> Core<B> {
             return 0;
         }
         let Core { memory, streams, .. } = self;
-        memory.pages.trim(backend, |mark| streams.is_past(mark.point))
+        memory.pages.trim(backend, |mark| streams.is_done_with(mark.point))
     }
 
     fn buffer_create(

@@ -368,7 +368,7 @@ impl<B: Backend> Core<B> {
         size: u64,
     ) -> std::result::Result<(), Fault> {
         let Core { memory, streams, .. } = self;
-        memory.place(backend, block, purpose, size, |mark| streams.is_past(mark.point))
+        memory.place(backend, block, purpose, size, |mark| streams.is_done_with(mark.point))
     }
 
     /// Writes no operation without its work's name.

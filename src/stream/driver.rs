@@ -324,6 +324,12 @@ pub trait Driver<B: Backend>: Send {
     /// Whether nothing that had to be waited for before a point can still run, or the point itself: a point that never
     /// ran stands for nothing, so then nothing at all may be running.
     fn is_past(&self, point: Point) -> bool;
+    /// Whether a point that is over failed, and may run all the same.
+    fn may_run(&self, point: Point) -> bool;
+    /// Whether what a point used can go.
+    fn is_done_with(&self, point: Point) -> bool {
+        self.is_past(point) && !self.may_run(point)
+    }
     /// Asks the device how far it came, and takes back what is over.
     fn refresh(&mut self, backend: &B) -> Result<(), Fault>;
     /// The device is lost: what was not handed to it never will be, and keeps nothing any more, nor is anything of the

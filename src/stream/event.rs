@@ -276,7 +276,6 @@ impl<B: Backend> EventStreams<B> {
         let Some(own) = self.pool.try_get(point.slot) else { return true };
         let is_complete = |(slot, batch): (u32, &u64)| self.pool.try_get(slot).is_none_or(|own| *batch <= own.complete);
         own.progress(point) == Progress::Over
-            && own.in_flight.front().is_none_or(|(batch, _)| *batch > point.batch)
             && (point.batch > own.answers.refused() || (0..).zip(&own.stood_for).all(is_complete))
     }
 
@@ -734,6 +733,11 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         for (_, own) in self.pool.iter_mut() {
             own.answers.give_up(own.open - 1);
         }
+    }
+
+    fn may_run(&self, point: Point) -> bool {
+        let reaches = |(batch, _): &(u64, _)| *batch <= point.batch;
+        self.pool.try_get(point.slot).is_some_and(|own| own.in_flight.front().is_some_and(reaches))
     }
 
     fn is_idle(&self) -> bool {

@@ -715,10 +715,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         // What is being submitted right now is neither pending nor in flight.
         let answered = |own: &Slot<B>| own.answers.settled() + 1 >= own.front().number;
         self.is_complete(point)
-            && (!refused
-                || (self.in_flight.is_empty()
-                    && self.in_doubt.is_empty()
-                    && self.pool.iter().all(|(_, own)| answered(own))))
+            && (!refused || (self.in_flight.is_empty() && self.pool.iter().all(|(_, own)| answered(own))))
     }
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
@@ -784,6 +781,11 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             own.answers.give_up(own.open.number - 1);
             own.complete = own.open.number - 1;
         }
+    }
+
+    fn may_run(&self, point: Point) -> bool {
+        let reaches = |other: &Point| other.slot == point.slot && other.batch <= point.batch;
+        self.in_doubt.iter().any(|submission| submission.points.iter().any(reaches))
     }
 
     fn is_idle(&self) -> bool {
