@@ -187,6 +187,16 @@ typedef struct tg_str {
 
 /**
  * What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+ *
+ * The module says TG_ACCESS_READ of what it only loads and TG_ACCESS_READ_WRITE of what it loads and stores. What it only
+ * stores is TG_ACCESS_WRITE for exactly the bytes that the grid and the push constants of the launch prove, and
+ * TG_ACCESS_MAY_WRITE for the rest of the slice. (A load that sees nothing but what the same invocation stored before does
+ * not count.) The usual kernels are proven: invocation i stores element i on every path, in one dimension or row by row
+ * in two or three, plus an offset, all components and members of it, under guards that compare i with a constant, a
+ * specialization constant, a push constant or the length of an array. Where data decides what is stored (a scatter, a
+ * result only if there is one), and in an indirect launch, nothing is proven. tg_binding_info::basis tells. If such a
+ * kernel writes every byte of a slice all the same, declare TG_ACCESS_WRITE, or no launch of it releases its output.
+ *
  * When the kernel is broken and its module cannot be parsed, a binding that neither of the two others declares counts
  * as TG_ACCESS_READ_WRITE: the skip claims it, be it an input, and it has to be written again. Declare the accesses to
  * keep inputs out of it.
@@ -196,9 +206,14 @@ typedef struct tg_str {
 #define TG_ACCESS_NONE 1
 /** Only read. Claims on the bytes skip the work. */
 #define TG_ACCESS_READ 2
-/** Every byte is written and none is read. Success releases the bytes. */
+/**
+ * Every byte is written and none is read: the caller's word, where the caller declares it. Success releases the bytes.
+ */
 #define TG_ACCESS_WRITE 3
-/** Some bytes may be written. Claims on the bytes skip the work, and success releases nothing. */
+/**
+ * Some bytes may be written, none is read. The work runs over claimed bytes, and they stay claimed by the same roots:
+ * success releases nothing. A failure or a skip claims the whole slice.
+ */
 #define TG_ACCESS_MAY_WRITE 4
 /** Read, and then written. Claims on the bytes skip the work. */
 #define TG_ACCESS_READ_WRITE 5
@@ -433,7 +448,10 @@ typedef struct tg_device_info {
     uint64_t features;
     /**
      * One of TG_CONTAINMENT_*: what a kernel that runs past its slice can spoil. It says nothing of kernels with
-     * TG_KERNEL_DECLARES_USES.
+     * TG_KERNEL_DECLARES_USES, nor of memory that is not bound. Shared memory of a work group and arrays of an
+     * invocation are outside containment: an index past their end may spoil memory of the process or end it. Kernels
+     * that index them by data must check the index. If the index and the length are constants of the module, and no
+     * specialization constants, tg_kernel_create refuses an index past the end (not for TG_KERNEL_TRUSTED).
      */
     uint32_t containment;
     /** Queues that the slots are spread over. */
@@ -1339,6 +1357,25 @@ TG_API tg_result tg_read_release(tg_device dev, tg_read read);
 /**
  * The caller vouches for the module: it is parsed and reflected, but not validated. A module that breaks Vulkan's
  * rules may then crash the driver.
+ *
+ * Every module is held to two limits, because the library parses it: 16777216 bytes, and 262144 instructions. The steps
+ * that finding out about its bindings takes are limited too. All other modules are also held to these limits, beyond
+ * which validators and drivers take all stack, memory or time there is. Only a trusted module may exceed them: then
+ * the driver alone says how long it takes to compile, and whether the process survives it.
+ *
+ * - Types are nested at most 255 deep. If each type is written out wherever another names it, all of them have at most
+ *   262144 members, and so have the types of all variables outside functions.
+ * - If each constant is written out wherever another names it, all of them have at most 262144 numbers and vectors.
+ * - If each call is replaced by the function it calls, a function has at most 131072 instructions, 8192 accesses to
+ *   memory, and 1048576 elements of variables; all functions together have at most 4194304 instructions. An
+ *   instruction on a struct or array counts once for each number and vector in it.
+ * - Half the blocks of such a function, times its instructions and 8 for each construct around each block, are at most
+ *   134217728: about 200 nested selections, 150 nested loops or 2500 selections in a row.
+ * - Entry points times functions are at most 1048576; so are decorations times targets of groups of decorations.
+ *
+ * What is beyond a limit is TG_ERROR_LIMIT_EXCEEDED, and the message names the limit and the count. The limits are on
+ * what is certain to exhaust a driver. They don't make every driver fast: a module within them may take Mesa's software
+ * driver some seconds, and what a compiler unrolls is the driver's choice.
  */
 #define TG_KERNEL_TRUSTED (1 << 0)
 /**
@@ -1359,6 +1396,16 @@ TG_API tg_result tg_read_release(tg_device dev, tg_read read);
  * software drivers) or loses the device. What it spoils is not tracked.
  */
 #define TG_KERNEL_DECLARES_USES (1 << 1)
+
+/** The module says it, and proves of no launch that it writes bytes of the binding. */
+#define TG_BASIS_INFERRED 1
+/**
+ * The module says it, and each launch writes the bytes that its grid and push constants prove. The rest of its slice
+ * counts as TG_ACCESS_MAY_WRITE, and the whole slice in an indirect launch.
+ */
+#define TG_BASIS_PROVEN 2
+/** tg_kernel_desc::accesses says it. */
+#define TG_BASIS_DECLARED 3
 
 /** A specialization constant. Never grows. */
 typedef struct tg_constant {
@@ -1381,7 +1428,7 @@ typedef struct tg_kernel_desc {
     /** SPIR-V, in whatever state; copied. Need not be aligned. Must not be NULL. */
     const void *code;
     /**
-     * Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 67108864
+     * Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 16777216
      * (TG_ERROR_LIMIT_EXCEEDED).
      */
     size_t code_size;
@@ -1389,7 +1436,8 @@ typedef struct tg_kernel_desc {
     tg_str entry;
     /**
      * What the kernel does to each binding, in the order the kernel reports them: TG_ACCESS_* each. TG_ACCESS_AUTO
-     * and bindings beyond the array: what the module does. May be NULL when there are none.
+     * and bindings beyond the array: what the module does. TG_ACCESS_WRITE is the caller's word that every launch writes
+     * every byte of the slice that is bound. May be NULL when there are none.
      */
     const uint32_t *accesses;
     /** Elements of `accesses`; those beyond the bindings of the kernel mean nothing. */
@@ -1427,13 +1475,14 @@ typedef struct tg_binding_info {
     uint32_t set;
     /** Its number in the set. */
     uint32_t binding;
-    /**
-     * TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says. A TG_ACCESS_WRITE that nobody
-     * declared is the caller's word that the bound slice is what the kernel writes.
-     */
+    /** TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says. */
     uint32_t access;
     /** Which element of an array of buffers (TG_KERNEL_DECLARES_USES); 0 where the binding is one buffer. */
     uint32_t element;
+    /** TG_BASIS_*: on what `access` rests. */
+    uint32_t basis;
+    /** 0. */
+    uint32_t reserved;
     /** Bytes of `name`, the NUL not counted. */
     size_t name_size;
     /** The variable's name in the module, where it has one; cut at 128 bytes. */
@@ -1446,6 +1495,8 @@ typedef struct tg_binding_info {
     /* binding */ 0, \
     /* access */ 0, \
     /* element */ 0, \
+    /* basis */ 0, \
+    /* reserved */ 0, \
     /* name_size */ 0, \
     /* name */ "" \
 }
@@ -1500,7 +1551,9 @@ typedef struct tg_kernel_info {
 /**
  * Makes a kernel from SPIR-V.
  *
- * The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. A failure
+ * The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. This happens on
+ * a thread of the library's with a stack of 32 MiB, so that the caller's stack may be small; without such a thread the
+ * kernel is broken with TG_ERROR_OUT_OF_HOST_MEMORY. A failure
  * gives a live handle too: a broken kernel, remembered under a root. Launches of it are skipped, and reads of what
  * they were to write name the root. tg_kernel_rebuild repairs it. A module that cannot be parsed does not tell what it
  * writes: then bindings that neither `accesses` nor the launch declares count as written, inputs too.
@@ -1513,8 +1566,8 @@ typedef struct tg_kernel_info {
  *          TG_ERROR_STALE_HANDLE for dev; TG_ERROR_INVALID_SHADER (the report has the validator's words);
  *          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see
  *          (TG_KERNEL_DECLARES_USES);
- *          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;
- *          TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_LIMIT_EXCEEDED for what the device's limits or those of TG_KERNEL_TRUSTED do not allow;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Holds no other thread up.
  * \claims No byte. On failure the kernel itself carries a root, which launches hand on to what they were to write.
  */
@@ -1551,7 +1604,8 @@ TG_API tg_result tg_kernel_rebuild(tg_device dev, tg_kernel kernel, const tg_ker
 TG_API tg_result tg_kernel_destroy(tg_device dev, tg_kernel kernel);
 
 /**
- * Tells what a kernel is: its bindings with what it does to them, group size, push constants, or why it is broken.
+ * Tells what a kernel is: its bindings with what it does to them and how that is known, group size, push constants, or
+ * why it is broken.
  *
  * \param dev The device.
  * \param kernel The kernel.
@@ -1582,7 +1636,8 @@ typedef struct tg_launch_desc {
     /**
      * The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings; each at a multiple of
      * tg_device_info::binding_alignment, and neither empty nor longer than max_binding_size. An access other than
-     * TG_ACCESS_AUTO overrides what descriptor and module say, for this launch.
+     * TG_ACCESS_AUTO overrides what descriptor and module say, for this launch. With TG_ACCESS_AUTO in both, the launch
+     * writes the bytes that the module proves with these groups and push constants, and may write the rest of the slice.
      */
     const tg_use *bindings;
     /** Elements of `bindings`; as many as the kernel has. */
@@ -1602,8 +1657,8 @@ typedef struct tg_launch_desc {
     uint32_t threads[3];
     /**
      * Three uint32_t group counts in a buffer (VkDispatchIndirectCommand): 12 bytes at a multiple of 4
-     * (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. A
-     * TG_ACCESS_WRITE that nobody declared counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
+     * (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. What
+     * nobody declared to be written counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
      */
     tg_slice indirect;
     /** Push constants; copied. May be NULL when push_size is 0. */
@@ -1948,7 +2003,8 @@ TG_API tg_result tg_scope_begin(tg_device dev, const tg_scope_desc *desc, tg_sco
  * \param scope The scope; the null handle is fine and does nothing.
  * \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
  * \threadsafety Any thread.
- * \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others. Where the work
+ * \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others; what was claimed of
+ *         a slice with TG_ACCESS_MAY_WRITE is claimed again, by the same roots. Where the work
  *         turns out to have read bad bytes, what it wrote takes over their roots. While the device is lost, of what it
  *         wrote only tokens are released: the device's memory is claimed by the root of the loss.
  */

@@ -21,7 +21,7 @@ mod types;
 mod waits;
 mod write;
 
-pub use kernels::KernelDetails;
+pub use kernels::{Basis, KernelDetails};
 pub use questions::DeviceClaim;
 pub use types::*;
 

@@ -143,13 +143,20 @@ impl Kernel {
         let module = unsafe { gpu.raw.create_shader_module(&info, None) }
             .map_err(|result| fault(result, "vkCreateShaderModule", "for a kernel"))?;
 
-        let entries: SmallVec<[vk::SpecializationMapEntry; 8]> = build
-            .constants
-            .iter()
-            .enumerate()
-            .map(|(i, &(id, _))| vk::SpecializationMapEntry::default().constant_id(id).offset(4 * i as u32).size(4))
-            .collect();
-        let values: SmallVec<[u8; 32]> = build.constants.iter().flat_map(|&(_, value)| value.to_ne_bytes()).collect();
+        let (mut entries, mut values) = (SmallVec::<[_; 8]>::new(), SmallVec::<[u8; 32]>::new());
+        let count = build.constants.len();
+        let room = entries.try_reserve_exact(count).and_then(|()| values.try_reserve_exact(count.saturating_mul(4)));
+        if room.is_err() || u32::try_from(count.saturating_mul(4)).is_err() {
+            // SAFETY: made above, and no pipeline uses it.
+            unsafe { gpu.raw.destroy_shader_module(module, None) };
+            let message = format!("no host memory for the {count} constants that are given");
+            return Err(Fault::new(Code::OutOfHostMemory, message));
+        }
+        for &(id, value) in build.constants {
+            let offset = values.len() as u32;
+            entries.push(vk::SpecializationMapEntry::default().constant_id(id).offset(offset).size(4));
+            values.extend_from_slice(&value.to_ne_bytes());
+        }
         let specialization = vk::SpecializationInfo::default().map_entries(&entries).data(&values);
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)

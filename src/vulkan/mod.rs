@@ -17,6 +17,7 @@ mod loader;
 mod memory;
 mod messages;
 mod modules;
+mod own_stack;
 mod physical;
 mod pipelines;
 mod queue;
@@ -243,6 +244,21 @@ impl Backend {
         self.gpu.instance.messages.flush();
     }
 
+    /// Checks a module and compiles it.
+    fn compile(&self, source: &KernelSource<'_>) -> Result<(Kernel, KernelInfo), Rejected> {
+        messages::begin_operation();
+        let source = KernelSource { trusted: source.trusted || self.trust_modules, ..*source };
+        let spirv::Module { words, info, needs } =
+            spirv::inspect(&source, &modules::limits(&self.gpu, self.limits.max_bindings))
+                .map_err(|rejected| Rejected { fault: rejected.fault, info: rejected.info })?;
+        let built =
+            needs.check(|feature| modules::has(&self.gpu, feature)).and_then(|()| self.build(&source, &words, &info));
+        match built {
+            Ok(kernel) => Ok((kernel, info)),
+            Err(fault) => Err(Rejected { fault, info: Some(info) }),
+        }
+    }
+
     fn build(&self, source: &KernelSource<'_>, words: &[u32], info: &KernelInfo) -> Result<Kernel, Fault> {
         self.pipelines.build(&Build {
             words,
@@ -335,17 +351,7 @@ impl backend::Backend for Backend {
     }
 
     fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Kernel, KernelInfo), Rejected> {
-        messages::begin_operation();
-        let source = KernelSource { trusted: source.trusted || self.trust_modules, ..*source };
-        let spirv::Module { words, info, needs } =
-            spirv::inspect(&source, &modules::limits(&self.gpu, self.limits.max_bindings))
-                .map_err(|rejected| Rejected { fault: rejected.fault, info: rejected.info })?;
-        let built =
-            needs.check(|feature| modules::has(&self.gpu, feature)).and_then(|()| self.build(&source, &words, &info));
-        match built {
-            Ok(kernel) => Ok((kernel, info)),
-            Err(fault) => Err(Rejected { fault, info: Some(info) }),
-        }
+        own_stack::on_own_stack(|| self.compile(source)).map_err(|fault| Rejected { fault, info: None }).flatten()
     }
 
     fn begin(&self, slot: u32) -> Result<Box<Recording>, Fault> {

@@ -4,18 +4,19 @@
 use super::Rng;
 use super::checker::{Checker, Counts, Event, Recorded, Touch};
 use super::model::Stores;
-use super::program::Program;
+use super::program::{Per, Program};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::code::Code;
 use tidegate::error::Fault;
-use tidegate::failure::Point;
+use tidegate::failure::{Access, Point};
 use tidegate::memory::{MemoryKind, PageSource};
 use tidegate::stream::backend::{
     Backend, Binding, BindingInfo, External, Grid, KernelInfo, KernelSource, Launch, Limits, Rejected,
 };
+use tidegate::stream::coverage::Coverage;
 
 /// Where a fault can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,9 +95,22 @@ struct Place {
 }
 
 enum Command {
-    Launch { kernel: u64, program: Arc<Program>, places: Vec<Place>, push: Vec<u8>, counts: Option<Place> },
-    Copy { to: Place, from: Place },
-    Fill { to: Place, pattern: u32 },
+    Launch {
+        kernel: u64,
+        program: Arc<Program>,
+        places: Vec<Place>,
+        push: Vec<u8>,
+        groups: [u32; 3],
+        counts: Option<Place>,
+    },
+    Copy {
+        to: Place,
+        from: Place,
+    },
+    Fill {
+        to: Place,
+        pattern: u32,
+    },
 }
 
 enum Item {
@@ -368,19 +382,21 @@ impl State {
 
     fn execute(&mut self, command: &Command) {
         match command {
-            Command::Launch { program, places, push, counts, .. } => {
+            Command::Launch { program, places, push, groups, counts, .. } => {
+                let mut groups = *groups;
                 if let Some(counts) = counts {
                     for axis in 0..3 {
                         let word: Vec<u8> = (0..4).map(|i| self.load(counts, axis * 4 + i).unwrap_or(0)).collect();
-                        let groups = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                        if groups == 0 || groups > self.max_groups[axis as usize] {
+                        let count = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                        if count == 0 || count > self.max_groups[axis as usize] {
                             return;
                         }
+                        groups[axis as usize] = count;
                     }
                 }
                 let sizes: Vec<u64> = places.iter().map(|p| p.size).collect();
-                let stores =
-                    program.run(&sizes, push, &mut |b, offset| Some(self.load(&places[b], offset).unwrap_or(0)));
+                let stores = program
+                    .run(&sizes, push, groups, &mut |b, offset| Some(self.load(&places[b], offset).unwrap_or(0)));
                 for (b, offset, value) in stores {
                     self.store(&places[b], offset, value.unwrap_or(0));
                 }
@@ -738,12 +754,17 @@ impl Backend for HostBackend {
         let refused = self.enter("kernel_create", Call::KernelCreate);
         let invalid = |why: String| Rejected::from(Fault::new(Code::InvalidShader, why));
         let program = Program::parse(source.code).map_err(invalid)?;
+        let coverage = match program.per {
+            None => Coverage::whole(),
+            Some(Per { bytes, guarded }) => Coverage::elements(program.group[0], bytes, guarded.then_some(0))
+                .ok_or_else(|| invalid("groups of nothing".into()))?,
+        };
         let binding = |(i, &access): (usize, &_)| BindingInfo {
             set: 0,
             binding: i as u32,
             element: 0,
-            access,
-            coverage: None,
+            access: if access == Access::Write { Access::MayWrite } else { access },
+            coverage: (access == Access::Write).then(|| Arc::new(coverage.clone())),
             name: format!("b{i}").into(),
         };
         let info = KernelInfo {
@@ -802,8 +823,10 @@ impl Backend for HostBackend {
         if places.len() != program.bindings.len() || launch.push.len() != program.push as usize {
             state.breach(format!("{name}: {} bindings, {} bytes pushed", places.len(), launch.push.len()));
         }
+        let mut groups = [0; 3];
         let counts = match &launch.grid {
-            Grid::Groups(groups) => {
+            Grid::Groups(given) => {
+                groups = *given;
                 if (0..3).any(|i| groups[i] == 0 || groups[i] > self.limits.max_groups[i]) {
                     state.breach(format!("{name}: {groups:?} groups"));
                 }
@@ -822,7 +845,7 @@ impl Backend for HostBackend {
         let push = launch.push.to_vec();
         self.record(
             recording,
-            Item::Command(Command::Launch { kernel, program, places, push, counts }, name.to_string()),
+            Item::Command(Command::Launch { kernel, program, places, push, groups, counts }, name.to_string()),
         );
         Ok(())
     }
