@@ -75,8 +75,7 @@ impl<B: Backend> Device<B> {
             core.memory.buffers.remove(buffer);
             core.forget_mappings_of(block);
             core.forget(block);
-            let Core { memory, streams, .. } = core;
-            memory.pages.give_back(&self.backend, LOOKED_AT, |mark| streams.is_past(mark.point));
+            core.give_back_some(&self.backend, LOOKED_AT);
             Ok(())
         })
     }
@@ -173,6 +172,14 @@ impl<B: Backend> Core<B> {
         memory.pages.trim(backend, |mark| streams.is_done_with(mark.point))
     }
 
+    /// The same of pages beyond one of a kind, of which at most so many are looked at.
+    pub(super) fn give_back_some(&mut self, backend: &B, most: usize) {
+        if !self.failures.is_lost() {
+            let Core { memory, streams, .. } = self;
+            memory.pages.give_back(backend, most, |mark| streams.is_done_with(mark.point));
+        }
+    }
+
     fn buffer_create(
         &mut self,
         backend: &B,
@@ -232,7 +239,7 @@ impl<B: Backend> Core<B> {
         }
         let take = |core: &mut Self| {
             let Core { memory, streams, .. } = core;
-            memory.pages.allocate(backend, purpose, size, |mark| streams.is_past(mark.point))
+            memory.pages.allocate(backend, purpose, size, |mark| streams.is_done_with(mark.point))
         };
         let taken = take(self);
         if !taken.as_ref().is_err_and(is_short) || !self.memory.pages.can_hold(purpose, size) {

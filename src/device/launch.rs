@@ -82,8 +82,8 @@ impl<B: Backend> Core<B> {
             }
             within_limits(groups, limits)?;
             if let LaunchGrid::Indirect(_) = desc.grid {
-                let is_past = |mark: Mark| streams.is_past(mark.point);
-                taken = Some(store.memory.pages.allocate(backend, Purpose::Scratch, COUNTS_SIZE, is_past)?);
+                let is_done_with = |mark: Mark| streams.is_done_with(mark.point);
+                taken = Some(store.memory.pages.allocate(backend, Purpose::Scratch, COUNTS_SIZE, is_done_with)?);
             }
             let mut bindings = Bindings::<B>::new();
             let touched = &uses[..collected];

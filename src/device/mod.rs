@@ -334,17 +334,15 @@ impl<B: Backend> Core<B> {
         });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
         self.forget_copies(MAX_KEPT_COPIES);
-        let Core { failures, memory, streams, .. } = self;
+        let Core { memory, streams, .. } = self;
         if memory.pages.has_residue() && streams.is_idle() {
             memory.pages.forget_residue();
         }
         memory.pages.look();
-        // Of a lost device nobody knows what it is still working on.
-        if !failures.is_lost() {
-            memory.pages.give_back(backend, usize::MAX, |mark| streams.is_past(mark.point));
-        }
+        self.give_back_some(backend, usize::MAX);
+        let Core { failures, memory, streams, .. } = self;
         if memory.is_crowded() {
-            memory.prune(|point| streams.is_past(point), |point| streams.is_complete(point), || streams.now());
+            memory.prune(|point| streams.is_done_with(point), |point| streams.is_complete(point), || streams.now());
         }
         let mut store = Parts { failures, memory };
         store.retire(|point| streams.is_complete(point));

@@ -72,6 +72,7 @@ impl<B: Backend> Driver<B> for Panicky<B> {
         is_complete(point: Point) -> bool;
         is_idle() -> bool;
         is_past(point: Point) -> bool;
+        may_run(point: Point) -> bool;
         now() -> SmallVec<[Point; 8]>;
     }
 

@@ -60,8 +60,7 @@ impl<B: Backend> Core<B> {
         let before = held(self);
         let _ = self.refresh(backend);
         self.forget_copies(0);
-        let Core { memory, streams, .. } = self;
-        memory.pages.trim(backend, |mark| streams.is_past(mark.point));
+        self.give_back_idle(backend);
         held(self) < before
     }
 

@@ -1010,10 +1010,7 @@ impl Backend for HostBackend {
         let push = launch.push.to_vec();
         self.record(
             recording,
-            Item::Command(
-                Command::Launch { kernel, program, places, push, groups, counts, scratch },
-                name.to_string(),
-            ),
+            Item::Command(Command::Launch { kernel, program, places, push, groups, counts, scratch }, name.to_string()),
         );
         Ok(())
     }
