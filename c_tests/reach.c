@@ -134,7 +134,7 @@ TEST(the_flag_changes_nothing_of_other_kernels) {
 TEST(what_extra_declares_is_read_and_written_by_address) {
     tg_device dev = test_device();
     tg_kernel scaling = {0};
-    if (!by_address(dev, "by_address", &scaling)) return;
+    if (!by_address(dev, "by_address", &scaling)) SKIP("buffer_addresses");
     /* Offsets of 16 bytes, which no binding could have on every device; and all kinds of memory. */
     static const uint32_t memories[] = {TG_MEMORY_DEVICE, TG_MEMORY_UPLOAD, TG_MEMORY_READBACK};
     for (size_t i = 0; i < 3; i++) {
@@ -165,7 +165,7 @@ TEST(a_buffer_of_addresses_without_a_length_is_followed) {
     if (made != TG_OK) {
         CHECK_RESULT(made, TG_ERROR_UNSUPPORTED);
         CHECK_CONTAINS(test_last_report_text(), "runtimeDescriptorArray");
-        return;
+        SKIP("runtime_arrays");
     }
     enum { ROWS = 5 };
     tg_buffer table = buffer(dev, "table", 2 * ROWS), rows = buffer(dev, "rows", 4 * ROWS);
@@ -193,7 +193,7 @@ TEST(a_buffer_of_addresses_without_a_length_is_followed) {
 TEST(a_claimed_byte_behind_an_address_skips_the_launch) {
     tg_device dev = test_device();
     tg_kernel scaling = {0};
-    if (!by_address(dev, "by_address", &scaling)) return;
+    if (!by_address(dev, "by_address", &scaling)) SKIP("buffer_addresses");
     tg_buffer from = buffer(dev, "from", 2 * WORDS), to = buffer(dev, "to", 2 * WORDS);
     const tg_slice in = part(from, 0, WORDS * 4), out = part(to, 0, WORDS * 4);
     write_words(dev, 0, whole(from), 2 * WORDS, 1, 1);
@@ -215,7 +215,7 @@ TEST(a_claimed_byte_behind_an_address_skips_the_launch) {
 TEST(work_by_address_is_ordered_by_its_extra_uses) {
     tg_device dev = test_device();
     tg_kernel scaling = {0};
-    if (!by_address(dev, "by_address", &scaling)) return;
+    if (!by_address(dev, "by_address", &scaling)) SKIP("buffer_addresses");
     tg_buffer ring[3] = {buffer(dev, "a", WORDS), buffer(dev, "b", WORDS), buffer(dev, "c", WORDS)};
     const uint32_t rounds = test_rounds(300);
     write_words(dev, 0, whole(ring[0]), WORDS, 1, 1);
@@ -232,7 +232,7 @@ TEST(work_by_address_is_ordered_by_its_extra_uses) {
 TEST(a_launch_that_declares_nothing_is_tracked_for_nothing) {
     tg_device dev = test_device();
     tg_kernel scaling = {0};
-    if (!by_address(dev, "by_address", &scaling)) return;
+    if (!by_address(dev, "by_address", &scaling)) SKIP("buffer_addresses");
     tg_buffer from = buffer(dev, "from", WORDS), to = buffer(dev, "to", WORDS);
     write_words(dev, 0, whole(from), WORDS, 1, 1);
     REQUIRE_OK(tg_stream_wait(dev, 0, TEST_LONG)); /* nothing else orders them */
@@ -264,7 +264,7 @@ TEST(a_buffer_reached_by_address_may_be_destroyed_in_flight) {
     device_desc.flags |= TG_DEVICE_ISOLATE_BUFFERS;
     tg_device dev = test_device_with(&device_desc);
     tg_kernel scaling = {0};
-    if (!by_address(dev, "by_address", &scaling)) return;
+    if (!by_address(dev, "by_address", &scaling)) SKIP("buffer_addresses");
     tg_buffer to = buffer(dev, "to", WORDS);
     for (uint32_t round = 0; round < test_rounds(50); round++) {
         tg_buffer from = buffer(dev, "from", WORDS);
@@ -281,7 +281,7 @@ TEST(a_buffer_reached_by_address_may_be_destroyed_in_flight) {
 TEST(addresses_lie_in_buffers_too) {
     tg_device dev = test_device();
     tg_kernel chain = {0};
-    if (!by_address(dev, "chain", &chain)) return;
+    if (!by_address(dev, "chain", &chain)) SKIP("buffer_addresses");
     enum { NODES = 5 };
     struct node {
         uint64_t next;
@@ -324,7 +324,7 @@ TEST(each_element_of_an_array_is_a_binding) {
     if (info_of(dev).max_bindings < 6) {
         CHECK_RESULT(result, TG_ERROR_LIMIT_EXCEEDED);
         CHECK_CONTAINS(test_last_report_text(), "binds 6 buffers");
-        return;
+        SKIP("six_bindings");
     }
     CHECK_RESULT(result, TG_OK);
     CHECK_EQ_INT(info.binding_count, 6);
@@ -370,7 +370,7 @@ TEST(an_element_that_is_chosen_when_it_runs) {
     if (result != TG_OK) { /* the device need not be able to */
         CHECK_RESULT(result, TG_ERROR_UNSUPPORTED);
         CHECK_CONTAINS(test_last_report_text(), "shaderStorageBufferArrayDynamicIndexing");
-        return;
+        SKIP("dynamic_indexing");
     }
     tg_buffer targets[4];
     tg_use uses[4];

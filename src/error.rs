@@ -28,7 +28,7 @@ pub fn text(arguments: fmt::Arguments<'_>) -> Text {
     cut.0
 }
 
-/// The most roots one set, one report or one answer names; what is beyond is counted.
+/// The most roots one set, one report or one answer names; a flag says that there are more.
 pub const MAX_ROOTS: usize = 32;
 
 /// The roots an answer is about.
@@ -39,8 +39,8 @@ pub type Roots = Spare<Named>;
 pub struct Named {
     /// Ids of the roots, ascending.
     pub ids: ArrayVec<u64, MAX_ROOTS>,
-    /// At least this many further roots that are not named.
-    pub more: u32,
+    /// There are roots beyond the named ones.
+    pub more: bool,
     /// Serials of the buffers asked about, for the paths of a report built later.
     pub asked: ArrayVec<u64, 8>,
 }
@@ -152,7 +152,7 @@ impl Reused for Named {
     fn clear(&mut self) {
         self.ids.clear();
         self.asked.clear();
-        self.more = 0;
+        self.more = false;
     }
 }
 

@@ -2,10 +2,10 @@
 
 mod host;
 
-use host::rig::{Rig, add, increment, silent, whole, with};
+use host::rig::{Rig, add, increment, nine, part, silent, whole, with};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use tidegate::device::SliceUse;
+use tidegate::device::{FOREVER, SliceUse};
 use tidegate::failure::Access;
 
 thread_local! {
@@ -93,4 +93,43 @@ fn r15_a_skipped_loop_behind_unfinished_work_does_not_grow() {
     assert_eq!(grown, 0, "the ledger grows with every skip while something is unfinished");
     rig.backend().hold(false);
     assert_eq!(rig.read(whole(busy)).expect("a read"), [2; 64]);
+}
+
+#[test]
+fn r15_a_skip_over_five_roots_or_twenty_allocates_nothing() {
+    let rig = Rig::default();
+    let (sum, nine) = (rig.kernel(&add()), rig.kernel(&nine()));
+    let (a, b, out) = (rig.filled(64, 1), rig.filled(64, 1), rig.buffer(64));
+    let more: Vec<_> = (0..3).map(|_| rig.filled(64, 1)).collect();
+    let all = [silent(whole(a)), silent(whole(b)), silent(whole(out))];
+    let extra: Vec<SliceUse> = more.iter().map(|buffer| with(whole(*buffer), Access::Read)).collect();
+    let written = [silent(whole(out))];
+    let skips = |count| {
+        for _ in 0..count {
+            assert!(rig.launch_on(0, sum, &all, &extra).is_err());
+            // What was handed on is released, so that the set of all roots has to be made again.
+            rig.launch_on(0, nine, &written, &[]).expect("a launch");
+            rig.device.stream_wait(0, FOREVER).expect("a wait");
+        }
+    };
+    for each in [1, 4] {
+        [a, b].iter().chain(&more).for_each(|buffer| {
+            (0..each).for_each(|at| assert!(rig.taint(part(*buffer, at * 8, 8)) > 0));
+        });
+        skips(1100);
+        let grown = allocations(|| {
+            for _ in 0..100 {
+                assert!(rig.launch_on(0, sum, &all, &extra).is_err());
+            }
+        });
+        assert_eq!(grown, 0, "{} roots, over and over", 5 * each);
+        let alone = allocations(|| skips(100));
+        let without = allocations(|| {
+            for _ in 0..100 {
+                rig.launch_on(0, nine, &written, &[]).expect("a launch");
+                rig.device.stream_wait(0, FOREVER).expect("a wait");
+            }
+        });
+        assert!(alone <= without, "{} roots, released between: {alone}, {without} without a skip", 5 * each);
+    }
 }

@@ -219,7 +219,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         tg_report { id }
         tg_slice { buffer offset size }
         tg_use { slice access reserved }
-        tg_claim { slice failure failure_count reserved }
+        tg_claim { slice failure failure_count more }
         tg_log_event { struct_size code level failure message }
         tg_device_desc {
             struct_size select index name uuid r#type scheduling flags slots max_recorded max_pending max_tasks
@@ -293,7 +293,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         TG_DEVICE_VALIDATION TG_DEVICE_TRACK_UNINITIALIZED TG_DEVICE_ISOLATE_BUFFERS TG_DEVICE_TRUST_SHADERS
         TG_DEVICE_NO_SYNCHRONIZATION2 TG_DEVICE_NO_PUSH_DESCRIPTORS TG_DEVICE_NO_ROBUSTNESS2 TG_MEMORY_DEVICE
         TG_MEMORY_UPLOAD TG_MEMORY_READBACK TG_MEMORY_TOKEN TG_BUFFER_UNALLOCATED TG_WRITE_NO_WAIT TG_KERNEL_TRUSTED TG_KERNEL_DECLARES_USES
-        TG_STEP_SKIP TG_STEP_COPY TG_STEP_RAN_ON_BAD_INPUT TG_STEP_DROPPED TG_VK_SIGNAL_SUBMITTED
+        TG_STEP_SKIP TG_STEP_COPY TG_STEP_RAN_ON_BAD_INPUT TG_STEP_DROPPED TG_STEP_UNPROVEN_WRITE TG_VK_SIGNAL_SUBMITTED
     }
     let defined: Vec<&str> = defines(&header).map(|(name, _)| name).collect();
     assert_eq!(constants, defined);

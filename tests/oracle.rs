@@ -116,7 +116,7 @@ fn ids(roots: &Roots) -> Set {
 }
 
 fn same(expected: &Set, roots: &Roots, what: &str) -> Checked {
-    match ids(roots) == *expected && roots.more == 0 && roots.ids.len() == expected.len() {
+    match ids(roots) == *expected && !roots.more && roots.ids.len() == expected.len() {
         true => Ok(()),
         false => Err(format!("{what} names {:?} and {} more, the model {expected:?}", roots.ids, roots.more)),
     }
@@ -971,7 +971,7 @@ impl World {
 
     fn report_is(&self, expected: &Set, report: &tidegate::failure::Report) -> Checked {
         let named: Vec<u64> = report.failures.iter().map(|failure| failure.id).collect();
-        if named != expected.iter().copied().collect::<Vec<_>>() || report.more != 0 {
+        if named != expected.iter().copied().collect::<Vec<_>>() || report.more {
             return Err(format!("the report names {named:?}, the model {expected:?}"));
         }
         for failure in &report.failures {
@@ -990,7 +990,7 @@ impl World {
             return Ok(());
         }
         let slice = self.slice(span);
-        let mut out = [Claim { offset: 0, size: 0, failure: 0, failures: 0 }; 64];
+        let mut out = [Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }; 64];
         let count = self.device.claims(slice, &mut out).map_err(|e| format!("{e:?}"))?;
         self.note(format!("claims of {span:?} -> {count}"));
         let expected = self.model.claims(span);

@@ -9,6 +9,9 @@
  * A CHECK that fails prints both values and the test goes on; a helper that cannot do its work ends it. What test_device
  * and test_device_with made is destroyed after the body, and a validation message on any of them fails the test.
  *
+ * A test whose device lacks a feature says SKIP("feature") and counts as skipped, never as passed. TG_TEST_MAY_LACK lists
+ * the features that the device of a run may lack, divided by spaces; a SKIP for any other feature fails the test.
+ *
  * In the environment, TG_TEST_PROFILE presents the device as other hardware, and TG_TEST_SHIM=above makes calls of Vulkan
  * fail on request; both as shim/tg_shim.h says. TG_TEST_VERBOSE prints what the device logs. */
 #ifndef TG_TEST_H
@@ -27,6 +30,7 @@
 void test_register(const char *name, void (*body)(void));
 void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 _Noreturn void test_abandon(void);
+void test_skip(const char *file, int line, const char *feature);
 
 #define TEST(name)                                                                                      \
     static void name(void);                                                                             \
@@ -60,6 +64,13 @@ _Noreturn void test_abandon(void);
         const char *actual_ = (actual), *part_ = (part);                                                \
         if (!strstr(actual_, part_))                                                                    \
             test_fail(__FILE__, __LINE__, "%s does not hold \"%s\":\n%s", #actual, part_, actual_);     \
+    } while (0)
+
+/* Ends a test body whose device lacks `feature`. */
+#define SKIP(feature)                                                                                   \
+    do {                                                                                                \
+        test_skip(__FILE__, __LINE__, feature);                                                         \
+        return;                                                                                         \
     } while (0)
 
 /* What must hold for the rest of the test to mean anything. */

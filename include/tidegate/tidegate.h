@@ -329,10 +329,10 @@ typedef struct tg_claim {
     tg_slice slice;
     /** The id of the oldest root that claims them. */
     uint64_t failure;
-    /** How many roots claim them; at least 1. */
+    /** How many roots claim them: 1 to 32, as many as a report lists of them. */
     uint32_t failure_count;
-    /** 0. */
-    uint32_t reserved;
+    /** 1 when more roots claim them than are counted: the 32 oldest are kept. Otherwise 0. */
+    uint32_t more;
 } tg_claim;
 
 /** Every member of tg_claim at its default. */
@@ -340,7 +340,7 @@ typedef struct tg_claim {
     /* slice */ TG_SLICE_INIT, \
     /* failure */ 0, \
     /* failure_count */ 0, \
-    /* reserved */ 0 \
+    /* more */ 0 \
 }
 
 /* Library --------------------------------------------------------------------------------------------------------- */
@@ -1973,6 +1973,11 @@ TG_API tg_result tg_scope_fail(tg_device dev, tg_scope scope, const tg_error_des
 #define TG_STEP_RAN_ON_BAD_INPUT 3
 /** Steps are missing here: only the newest are kept. */
 #define TG_STEP_DROPPED 4
+/**
+ * Work ran over the claimed bytes with TG_ACCESS_MAY_WRITE, and nothing proves that it wrote them, so they stay claimed.
+ * If it writes every one of them, declare TG_ACCESS_WRITE: in tg_kernel_desc::accesses, in the launch, or in the scope.
+ */
+#define TG_STEP_UNPROVEN_WRITE 5
 
 /** What a report is about. */
 typedef struct tg_report_info {
@@ -1994,7 +1999,7 @@ typedef struct tg_report_info {
     size_t failure_count;
     /** The work it suspects of a loss; tg_report_suspect gives each. */
     size_t suspect_count;
-    /** At least this many roots that it does not list. */
+    /** 1 when there are roots that it does not list: of one set of roots the 32 oldest are kept. Otherwise 0. */
     uint32_t more;
     /** 0. */
     uint32_t reserved;

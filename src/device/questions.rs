@@ -192,8 +192,8 @@ impl<B: Backend> Core<B> {
     fn each_claim(&self, bytes: Bytes, mut see: impl FnMut(Claim)) {
         if let Some(claims) = self.memory.claims(bytes.block) {
             claims.visit(bytes.start, bytes.end, |start, end, set| {
-                let (failure, failures) = (self.failures.id(set), self.failures.size(set));
-                see(Claim { offset: start, size: end - start, failure, failures });
+                let (failure, (failures, more)) = (self.failures.id(set), self.failures.size(set));
+                see(Claim { offset: start, size: end - start, failure, failures, more });
             });
         }
     }

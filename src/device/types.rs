@@ -163,8 +163,10 @@ pub struct Claim {
     pub size: u64,
     /// The oldest root of the claim.
     pub failure: u64,
-    /// How many roots it has.
+    /// How many roots it names.
     pub failures: u32,
+    /// There are more roots than these.
+    pub more: bool,
 }
 
 /// Which driver orders the work of the streams.

@@ -9,17 +9,17 @@ pub enum Access {
     Read,
     /// Every byte of the slice is stored, none is loaded.
     Write,
-    /// Some bytes may be stored.
+    /// Some bytes may be stored, none is loaded.
     MayWrite,
     /// Loaded and stored.
     ReadWrite,
 }
 
 impl Access {
-    /// Claims on the bytes keep the work from running. Work that may leave bytes as they were must not run over
-    /// claimed ones either: its success would prove nothing about them (R9).
+    /// Claims on the bytes keep the work from running. Work that may store needs no old byte: it runs over claimed ones,
+    /// and leaves them claimed (R9).
     pub fn needs_bytes(self) -> bool {
-        matches!(self, Access::Read | Access::MayWrite | Access::ReadWrite)
+        matches!(self, Access::Read | Access::ReadWrite)
     }
     /// Failing work claims the bytes.
     pub fn writes(self) -> bool {

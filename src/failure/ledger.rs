@@ -115,6 +115,14 @@ impl Default for Ledger {
 /// Bytes found bad by a replay: the late set.
 pub(super) type Late = HashMap<BlockKey, IntervalMap<SetKey>>;
 
+/// What a replay found of an open scope.
+pub(super) enum Met {
+    /// Bytes it read carry these roots.
+    Read(SetKey),
+    /// Bytes it may write carried these roots before it.
+    Kept(Bytes, SetKey),
+}
+
 /// A step a replay found: which entry's work passed the new root on, from which of its uses.
 pub(super) struct PassedOn<'a> {
     pub kind: StepKind,
@@ -188,10 +196,15 @@ impl Ledger {
             let is_doubtful =
                 |bytes: Bytes| doubtful.get(&bytes.block).is_some_and(|map| map.overlaps(bytes.start, bytes.end));
             let lasts = entry.failed.is_some() || entry.is_unfinished(world);
-            // What failed and is settled now reads nothing any more.
-            let touched = |u: &Use| match entry.kind {
-                Kind::Settled => u.access.writes() && is_doubtful(u.bytes),
-                _ => u.access != Access::None && is_doubtful(u.bytes),
+            let is_open = entry.is_open(world);
+            // What failed and is settled now reads nothing any more. What may have been stored by work that is over changes
+            // nothing; an open scope keeps what is found of the bytes it may store.
+            let touched = |u: &Use| {
+                let matters = match entry.kind {
+                    Kind::Settled => u.access.writes(),
+                    _ => u.access.needs_bytes() || entry.replaces(u) || (is_open && u.access.writes()),
+                };
+                matters && is_doubtful(u.bytes)
             };
             if !lasts && !uses[own.clone()].iter().any(touched) {
                 return false;
@@ -416,13 +429,13 @@ impl Ledger {
 
     /// Replays from the start: the late set at the end, each set in it held once for each range. `passed` hears of
     /// work that passes the root `new` on, once for each: of the older ones that was told when they were new. `open` hears
-    /// of open scopes that ran on bad input.
+    /// of open scopes that ran on bad input or over bytes found bad, and says whether the scope is open.
     pub(super) fn replay(
         &mut self,
         roots: &mut RootTable,
         new: RootKey,
         mut passed: impl FnMut(&mut RootTable, PassedOn<'_>),
-        mut open: impl FnMut(&mut RootTable, ScopeKey, SetKey) -> bool,
+        mut open: impl FnMut(&mut RootTable, ScopeKey, Met) -> bool,
     ) -> Late {
         let mut late = Late::new();
         let uses: &[Use] = self.uses.make_contiguous();
@@ -478,13 +491,28 @@ impl Ledger {
                         }
                     }
                     match (found, entry.kind) {
-                        (None, _) => own
-                            .iter()
-                            .filter(|u| u.access.releases())
-                            .for_each(|u| put(&mut late, u.bytes, None, roots)),
+                        (None, kind) => {
+                            own.iter()
+                                .filter(|u| u.access.releases())
+                                .for_each(|u| put(&mut late, u.bytes, None, roots));
+                            // What may have been stored stays bad; an open scope's own failure claims it until it ends.
+                            for u in own.iter().filter(|u| u.access == Access::MayWrite) {
+                                for (start, end, set) in pieces(&late, u.bytes) {
+                                    let bytes = Bytes { block: u.bytes.block, start, end };
+                                    if matches!(kind, Kind::Scope(scope) if open(roots, scope, Met::Kept(bytes, set))) {
+                                        put(&mut late, bytes, None, roots);
+                                    } else if !told && roots.contains(set, new) {
+                                        told = true;
+                                        let (kind, needed) = (StepKind::UnprovenWrite, bytes.block);
+                                        let uses = std::slice::from_ref(u);
+                                        passed(roots, PassedOn { kind, name: &entry.name, needed, uses });
+                                    }
+                                }
+                            }
+                        }
                         (Some(set), kind) => {
                             // What an open scope is to write is claimed by its own failure until it ends.
-                            let is_open = matches!(kind, Kind::Scope(scope) if open(roots, scope, set));
+                            let is_open = matches!(kind, Kind::Scope(scope) if open(roots, scope, Met::Read(set)));
                             let taken_over = (!is_open).then_some(set);
                             writes.for_each(|u| put(&mut late, u.bytes, taken_over, roots));
                             roots.release(set);
@@ -497,7 +525,7 @@ impl Ledger {
     }
 }
 
-fn put(late: &mut Late, bytes: Bytes, set: Option<SetKey>, roots: &mut RootTable) {
+pub(super) fn put(late: &mut Late, bytes: Bytes, set: Option<SetKey>, roots: &mut RootTable) {
     match set {
         Some(set) => {
             roots.hold(&set);

@@ -70,6 +70,7 @@ fn kind_name(kind: StepKind) -> &'static str {
         StepKind::Copy => "copy",
         StepKind::RanOnBadInput => "ran_on_bad_input",
         StepKind::Dropped => "dropped",
+        StepKind::UnprovenWrite => "unproven_write",
     }
 }
 
@@ -86,6 +87,11 @@ fn step_line(step: &Step) -> String {
         StepKind::RanOnBadInput => {
             format!("\"{}\" ran on bad input: it read \"{}\" and wrote \"{produced}\"", step.kernel, step.needed)
         }
+        StepKind::UnprovenWrite => format!(
+            "\"{}\" ran over claimed bytes of \"{produced}\", and nothing proves that it wrote them: if it writes every one, \
+             declare TG_ACCESS_WRITE for them, in tg_kernel_desc::accesses, in the launch or in the scope",
+            step.kernel
+        ),
         StepKind::Dropped => return format!("{} steps dropped", step.count),
     };
     if step.count > 1 {
@@ -134,8 +140,8 @@ impl Report {
                 let _ = writeln!(text, "    \"{}\" [{}, {})", claim.label, claim.offset, claim.offset + claim.size);
             }
         }
-        if self.more > 0 {
-            let _ = writeln!(text, "and at least {} failures more", self.more);
+        if self.more {
+            let _ = writeln!(text, "and more failures");
         }
         for suspect in &self.suspects {
             let _ = writeln!(text, "in flight at the loss: \"{suspect}\"");
@@ -194,7 +200,7 @@ impl Report {
             })
             .collect();
         json!({
-            "schema": 1,
+            "schema": 2,
             "function": self.function,
             "field": self.field,
             "code": self.code as i32,

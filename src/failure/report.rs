@@ -19,8 +19,8 @@ pub struct Report {
     pub message: String,
     /// The roots, oldest first, each once.
     pub failures: Vec<Failure>,
-    /// At least this many roots that are not listed.
-    pub more: u32,
+    /// There are roots that are not listed.
+    pub more: bool,
     /// After a loss: the work in flight, in order.
     pub suspects: Vec<String>,
 }
@@ -82,6 +82,8 @@ pub enum StepKind {
     RanOnBadInput,
     /// Steps older than the 16 newest are not kept.
     Dropped,
+    /// Work ran over the bytes, and nothing proves that it wrote them: they stay claimed (R9).
+    UnprovenWrite,
 }
 
 /// One step of a path.

@@ -6,9 +6,11 @@
 use super::interval::Holds;
 use super::skips::Skips;
 use crate::error::{Fault, MAX_ROOTS, Roots};
+use arrayvec::ArrayVec;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use slotmap::{SlotMap, new_key_type};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -43,15 +45,50 @@ pub struct Cause {
     pub context: Context,
 }
 
+/// The most buffers that a root remembers as those it claimed first.
+pub const MAX_ORIGIN: usize = 16;
+
+/// The buffers that a root claimed first: where its paths begin. A loss begins in every buffer there is, so only the
+/// first few are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    first: SmallVec<[u64; 4]>,
+    more: u64,
+}
+
+impl Origin {
+    /// A buffer is claimed first, by its serial.
+    pub fn add(&mut self, serial: u64) {
+        if self.first.contains(&serial) {
+            return;
+        }
+        if self.first.len() < MAX_ORIGIN {
+            self.first.push(serial);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Whether the buffer is known to have been claimed first.
+    pub fn contains(&self, serial: u64) -> bool {
+        self.first.contains(&serial)
+    }
+
+    /// How many buffers were claimed first, beyond those that are kept.
+    pub fn more(&self) -> u64 {
+        self.more
+    }
+}
+
 /// One recorded first cause.
 #[derive(Debug)]
 pub struct Root {
     /// The id callers know it by; from a counter, never used again.
     pub id: u64,
     /// Nothing while it is provisional: the outcome of an open scope is not known yet.
-    pub cause: Option<Box<Cause>>,
-    /// Serials of what it claimed first: where its paths begin.
-    pub origin: SmallVec<[u64; 4]>,
+    pub cause: Option<Arc<Cause>>,
+    /// What it claimed first.
+    pub origin: Origin,
     /// The work that did not run because of it.
     pub skips: Skips,
     /// Sets that contain it and are held.
@@ -62,17 +99,48 @@ pub struct Root {
 #[derive(Debug, Default)]
 struct Set {
     /// Sorted by id, so that equal sets are equal lists.
-    roots: SmallVec<[RootKey; 2]>,
-    /// At least this many roots more.
-    more: u32,
+    roots: Members,
+    /// There are more roots than these.
+    more: bool,
     holds: u32,
+}
+
+/// As many as most sets have lie in the set itself.
+type Members = SmallVec<[RootKey; 8]>;
+
+/// The most lists of gone sets whose memory is kept for new ones.
+const MAX_SPARE: usize = 16;
+
+/// Roots gathered from several sets, each once and oldest first, with what was said of each when it was first met. Past
+/// 32 roots the oldest are kept.
+#[derive(Debug)]
+pub struct Gathered<T> {
+    roots: ArrayVec<(RootKey, T), MAX_ROOTS>,
+    more: bool,
+    last: Option<SetKey>,
+}
+
+impl<T> Default for Gathered<T> {
+    fn default() -> Self {
+        Gathered { roots: ArrayVec::new(), more: false, last: None }
+    }
+}
+
+impl<T> Gathered<T> {
+    /// The roots, and what was said of them.
+    pub fn roots(&self) -> &[(RootKey, T)] {
+        &self.roots
+    }
 }
 
 /// All roots and sets of a device.
 #[derive(Default)]
 pub struct RootTable {
     roots: SlotMap<RootKey, Root>,
+    /// By id, which is also by age.
+    by_id: BTreeMap<u64, RootKey>,
     sets: SlotMap<SetKey, Set>,
+    spare: Vec<Members>,
     /// Sets of two and more, by content.
     interned: HashTable<SetKey>,
     hasher: DefaultHashBuilder,
@@ -81,18 +149,19 @@ pub struct RootTable {
 
 impl RootTable {
     /// A new root, held once by the caller through the set of it alone.
-    pub fn mint(&mut self, cause: Option<Box<Cause>>) -> SetKey {
+    pub fn mint(&mut self, cause: Option<Arc<Cause>>) -> SetKey {
         self.last_id += 1;
         let id = self.last_id;
         let root = self.roots.insert(Root {
             id,
             cause,
-            origin: SmallVec::new(),
+            origin: Origin::default(),
             skips: Skips::default(),
             sets: 1,
             single: SetKey::default(),
         });
-        let single = self.sets.insert(Set { roots: SmallVec::from_slice(&[root]), more: 0, holds: 1 });
+        self.by_id.insert(id, root);
+        let single = self.sets.insert(Set { roots: SmallVec::from_slice(&[root]), more: false, holds: 1 });
         self.roots[root].single = single;
         single
     }
@@ -117,9 +186,10 @@ impl RootTable {
         self.sets[set].roots.iter().map(|key| (*key, &self.roots[*key]))
     }
 
-    /// How many roots a set has, those beyond the named ones included as far as they are known.
-    pub fn size(&self, set: SetKey) -> u32 {
-        self.sets[set].roots.len() as u32 + self.sets[set].more
+    /// How many roots a set names, and whether there are more.
+    pub fn size(&self, set: SetKey) -> (u32, bool) {
+        let set = &self.sets[set];
+        (set.roots.len() as u32, set.more)
     }
 
     /// Whether a root is in a set.
@@ -137,14 +207,19 @@ impl RootTable {
         self.roots.get_mut(root)
     }
 
-    /// All roots, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (RootKey, &Root)> {
-        self.roots.iter()
+    /// The roots younger than an id, oldest first.
+    pub fn since(&self, id: u64) -> impl Iterator<Item = (RootKey, &Root)> {
+        self.by_id.range(id + 1..).map(|(_, key)| (*key, &self.roots[*key]))
+    }
+
+    /// The id of the youngest root there ever was.
+    pub fn last_id(&self) -> u64 {
+        self.last_id
     }
 
     /// The root of an id, if it still lives.
     pub fn find(&self, id: u64) -> Option<RootKey> {
-        self.roots.iter().find(|(_, root)| root.id == id).map(|(key, _)| key)
+        self.by_id.get(&id).copied()
     }
 
     /// The set of a root alone.
@@ -160,7 +235,7 @@ impl RootTable {
     }
 
     /// Gives a provisional root its cause, for all its carriers at once.
-    pub fn replace(&mut self, set: SetKey, cause: Box<Cause>) {
+    pub fn replace(&mut self, set: SetKey, cause: Arc<Cause>) {
         let key = self.sets[set].roots[0];
         self.roots[key].cause = Some(cause);
     }
@@ -168,12 +243,12 @@ impl RootTable {
     /// Adds what is not there yet to an answer, which stays sorted and within its bounds.
     pub fn name(&self, set: SetKey, answer: &mut Roots) {
         let members = &self.sets[set];
-        answer.more = answer.more.max(members.more);
+        answer.more |= members.more;
         for key in &members.roots {
             let id = self.roots[*key].id;
             if let Err(at) = answer.ids.binary_search(&id) {
                 if answer.ids.is_full() {
-                    answer.more = answer.more.max(1);
+                    answer.more = true;
                     if at == MAX_ROOTS {
                         continue;
                     }
@@ -184,54 +259,70 @@ impl RootTable {
         }
     }
 
-    /// The set of the roots of both, held once more for the caller. Past 32 roots the newest are only counted.
+    /// Adds the roots of a set to those gathered so far; `said` stays with those that are new.
+    pub fn gather<T: Copy>(&self, set: SetKey, said: T, into: &mut Gathered<T>) {
+        if into.last.replace(set) == Some(set) {
+            return;
+        }
+        let members = &self.sets[set];
+        into.more |= members.more;
+        for key in &members.roots {
+            let id = self.roots[*key].id;
+            let Err(at) = into.roots.binary_search_by_key(&id, |(known, _)| self.roots[*known].id) else { continue };
+            if into.roots.is_full() {
+                into.more = true;
+                if at == MAX_ROOTS {
+                    continue;
+                }
+                into.roots.pop();
+            }
+            into.roots.insert(at, (*key, said));
+        }
+    }
+
+    /// Names the roots gathered, for an answer.
+    pub fn name_gathered<T>(&self, gathered: &Gathered<T>, answer: &mut Roots) {
+        answer.more = gathered.more;
+        answer.ids.extend(gathered.roots.iter().map(|(key, _)| self.roots[*key].id));
+    }
+
+    /// The set of the roots gathered, of which there is at least one, held once more for the caller.
+    pub fn intern<T>(&mut self, gathered: &Gathered<T>) -> SetKey {
+        let more = gathered.more;
+        let keys: ArrayVec<RootKey, MAX_ROOTS> = gathered.roots.iter().map(|(key, _)| *key).collect();
+        if let ([only], false) = (&keys[..], more) {
+            let single = self.roots[*only].single;
+            self.hold(&single);
+            return single;
+        }
+        let hash = self.hasher.hash_one(&keys[..]);
+        let same = |key: &SetKey| self.sets[*key].more == more && self.sets[*key].roots[..] == keys[..];
+        if let Some(found) = self.interned.find(hash, same) {
+            let found = *found;
+            self.hold(&found);
+            return found;
+        }
+        for key in &keys {
+            self.roots[*key].sets += 1;
+        }
+        let mut roots = if keys.len() > 8 { self.spare.pop().unwrap_or_default() } else { Members::new() };
+        roots.extend_from_slice(&keys);
+        let set = self.sets.insert(Set { roots, more, holds: 1 });
+        let (sets, hasher) = (&self.sets, &self.hasher);
+        self.interned.insert_unique(hash, set, |key| hasher.hash_one(&sets[*key].roots[..]));
+        set
+    }
+
+    /// The set of the roots of both, held once more for the caller. Past 32 roots there is only a flag.
     pub fn union(&mut self, a: SetKey, b: SetKey) -> SetKey {
         if a == b {
             self.hold(&a);
             return a;
         }
-        let (left, right) = (&self.sets[a], &self.sets[b]);
-        let mut roots: SmallVec<[RootKey; 2 * MAX_ROOTS]> = SmallVec::new();
-        let (mut i, mut j) = (0, 0);
-        loop {
-            let next = match (left.roots.get(i), right.roots.get(j)) {
-                (None, None) => break,
-                (Some(l), None) => (*l, 1, 0),
-                (None, Some(r)) => (*r, 0, 1),
-                (Some(l), Some(r)) if l == r => (*l, 1, 1),
-                (Some(l), Some(r)) if self.roots[*l].id < self.roots[*r].id => (*l, 1, 0),
-                (Some(_), Some(r)) => (*r, 0, 1),
-            };
-            roots.push(next.0);
-            i += next.1;
-            j += next.2;
-        }
-        // A lower bound that a union with a part of the set leaves as it is: repeating a union changes nothing.
-        let cut = roots.len().saturating_sub(MAX_ROOTS) as u32;
-        let more = left.more.max(right.more).max(cut);
-        roots.truncate(MAX_ROOTS);
-        let same = |set: &Set| set.more == more && set.roots[..] == roots[..];
-        if same(left) {
-            self.hold(&a);
-            return a;
-        }
-        if same(right) {
-            self.hold(&b);
-            return b;
-        }
-        let hash = self.hasher.hash_one(&roots[..]);
-        if let Some(found) = self.interned.find(hash, |key| same(&self.sets[*key])) {
-            let found = *found;
-            self.hold(&found);
-            return found;
-        }
-        for key in &roots {
-            self.roots[*key].sets += 1;
-        }
-        let set = self.sets.insert(Set { roots: SmallVec::from_slice(&roots), more, holds: 1 });
-        let (sets, hasher) = (&self.sets, &self.hasher);
-        self.interned.insert_unique(hash, set, |key| hasher.hash_one(&sets[*key].roots[..]));
-        set
+        let mut both = Gathered::default();
+        self.gather(a, (), &mut both);
+        self.gather(b, (), &mut both);
+        self.intern(&both)
     }
 }
 
@@ -252,22 +343,27 @@ impl Holds<SetKey> for RootTable {
         if entry.holds > 0 {
             return;
         }
-        let roots = entry.roots.clone();
-        if self.roots[roots[0]].single != set {
+        let is_single = self.roots[entry.roots[0]].single == set;
+        let mut roots = if is_single { entry.roots.clone() } else { std::mem::take(&mut entry.roots) };
+        if !is_single {
             let hash = self.hasher.hash_one(&roots[..]);
             if let Ok(found) = self.interned.find_entry(hash, |key| *key == set) {
                 found.remove();
             }
             self.sets.remove(set);
         }
-        for key in roots {
+        for key in roots.drain(..) {
             let root = &mut self.roots[key];
             root.sets -= 1;
             if root.sets == 0 {
-                let single = root.single;
+                let (single, id) = (root.single, root.id);
                 self.roots.remove(key);
                 self.sets.remove(single);
+                self.by_id.remove(&id);
             }
+        }
+        if roots.spilled() && self.spare.len() < MAX_SPARE {
+            self.spare.push(roots);
         }
     }
 }
@@ -295,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_bound_roots_are_counted_and_a_union_repeated_changes_nothing() {
+    fn past_the_bound_a_flag_says_so_and_a_union_repeated_changes_nothing() {
         let mut table = RootTable::default();
         let singles: Vec<_> = (0..40).map(|_| table.mint(None)).collect();
         let mut set = singles[0];
@@ -306,16 +402,24 @@ mod tests {
             set = wider;
         }
         assert_eq!(table.members(set).count(), MAX_ROOTS);
-        assert!(table.size(set) > MAX_ROOTS as u32);
+        assert_eq!(table.size(set), (MAX_ROOTS as u32, true));
         let again = table.union(set, singles[39]);
         assert_eq!(again, set);
         table.release(again);
         let mut answer = Roots::default();
         table.name(set, &mut answer);
         assert_eq!(answer.ids.len(), MAX_ROOTS);
-        assert!(answer.more >= 1);
+        assert!(answer.more);
         table.release(set);
         singles.into_iter().for_each(|one| table.release(one));
-        assert!(table.is_empty() && table.sets.is_empty());
+        assert!(table.is_empty() && table.sets.is_empty() && table.by_id.is_empty());
+    }
+
+    #[test]
+    fn of_what_was_claimed_first_the_first_few_are_kept_and_a_count() {
+        let mut origin = Origin::default();
+        (1..=100_000).for_each(|serial| origin.add(serial));
+        assert_eq!((origin.first.len(), origin.more()), (MAX_ORIGIN, 100_000 - MAX_ORIGIN as u64));
+        assert!(origin.contains(1) && !origin.contains(100_000));
     }
 }

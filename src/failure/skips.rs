@@ -5,6 +5,7 @@
 
 use super::name::Name;
 use super::report::{Step, StepKind};
+use super::roots::Origin;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -92,13 +93,13 @@ impl Skips {
     }
 
     /// The path from the root's first bytes, `origin`, to the buffer `asked`: oldest step first.
-    pub fn path(&self, origin: &[u64], asked: u64) -> Vec<Step> {
+    pub fn path(&self, origin: &Origin, asked: u64) -> Vec<Step> {
         let mut path = Vec::new();
         let mut taken = [false; MAX_STEPS];
         let mut at = asked;
         let mut before = u64::MAX;
         loop {
-            let arrived = origin.contains(&at);
+            let arrived = origin.contains(at);
             // The step that gave the claim to these bytes happened before the one that took it on from them; where
             // counts hide that order, any step that produced them is better than a gap.
             let step = |limit: u64| {
@@ -149,6 +150,12 @@ mod tests {
         Name { noun: "buffer", serial, label: "".into() }
     }
 
+    fn first(serial: u64) -> Origin {
+        let mut origin = Origin::default();
+        origin.add(serial);
+        origin
+    }
+
     fn skip(skips: &mut Skips, kernel: &str, needed: u64, produced: u64) -> bool {
         skips.record(&NewStep {
             kind: StepKind::Skip,
@@ -173,10 +180,10 @@ mod tests {
             skip(&mut skips, &format!("stage {at}"), at, at + 1);
         }
         skip(&mut skips, "elsewhere", 2, 40);
-        let path = skips.path(&[1], 6);
+        let path = skips.path(&first(1), 6);
         let kernels: Vec<_> = path.iter().map(|step| step.kernel.as_str()).collect();
         assert_eq!(kernels, ["stage 1", "stage 2", "stage 3", "stage 4", "stage 5"]);
-        assert!(skips.path(&[1], 1).is_empty());
+        assert!(skips.path(&first(1), 1).is_empty());
     }
 
     #[test]
@@ -185,7 +192,7 @@ mod tests {
         for _ in 0..5 {
             skip(&mut skips, "in place", 1, 1);
         }
-        let path = skips.path(&[1], 1);
+        let path = skips.path(&first(1), 1);
         assert_eq!((path.len(), path[0].count), (1, 5));
     }
 
@@ -195,7 +202,7 @@ mod tests {
         for at in 1..=20 {
             skip(&mut skips, "stage", at, at + 1);
         }
-        let path = skips.path(&[1], 21);
+        let path = skips.path(&first(1), 21);
         assert_eq!(path.len(), MAX_STEPS + 1);
         assert_eq!((path[0].kind, path[0].count), (StepKind::Dropped, 4));
     }

@@ -40,8 +40,7 @@ pub trait Reporting: FailureStore {
         let (_, failures) = self.parts();
         let mut report = Report::empty();
         report.suspects = failures.suspects().to_vec();
-        report.failures = failures.roots.iter().map(|(key, root)| describe(self, key, root, &[])).collect();
-        report.failures.sort_by_key(|failure| failure.id);
+        report.failures = failures.roots.since(0).map(|(key, root)| describe(self, key, root, &[])).collect();
         report
     }
 }
@@ -58,7 +57,7 @@ impl Report {
             vk_result: 0,
             message: String::new(),
             failures: Vec::new(),
-            more: 0,
+            more: false,
             suspects: Vec::new(),
         }
     }

@@ -6,14 +6,15 @@
 use super::Access;
 use super::claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
 use super::interval::{Holds, IntervalMap};
-use super::ledger::{Kind, Ledger, Point, World};
+use super::ledger::{Kind, Late, Ledger, Met, Point, World, put};
 use super::name::Name;
 use super::report::StepKind;
-use super::roots::{Cause, Context, RootKey, RootTable, SetKey};
+use super::roots::{Cause, Context, Gathered, Origin, RootKey, RootTable, SetKey};
 use super::skips::NewStep;
 use crate::code::Code;
 use crate::error::{Error, Fault, Roots};
 use arrayvec::ArrayVec;
+use hashbrown::HashSet;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,9 +57,12 @@ struct Scope {
     /// Nothing where nothing is written.
     provisional: Option<SetKey>,
     uses: Vec<Use>,
+    name: Arc<str>,
     context: Context,
     /// Roots of a late failure of bytes it read.
     late: Option<SetKey>,
+    /// Claims on bytes that it may write and does not have to: they stand again when it succeeds (R9).
+    kept: Late,
 }
 
 /// A device loss: one root for the bytes of every block that has not been touched since (R14).
@@ -184,8 +188,8 @@ impl Failures {
         }
         if let Some(context) = never_written {
             let fault = Fault::new(Code::NeverWritten, "");
-            let set = self.roots.mint(Some(Box::new(Cause { fault, context })));
-            self.roots.for_each_mut(set, |root| root.origin.push(claims.name.serial));
+            let set = self.roots.mint(Some(Arc::new(Cause { fault, context })));
+            self.roots.for_each_mut(set, |root| root.origin.add(claims.name.serial));
             claims.claim(0, size, set, &mut self.roots);
             self.roots.release(set);
         }
@@ -212,8 +216,8 @@ impl Failures {
         let message = cut(&fault.message, MAX_MESSAGE);
         let fault =
             if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
-        let set = self.roots.mint(Some(Box::new(Cause { fault, context })));
-        self.roots.for_each_mut(set, |root| root.origin.extend_from_slice(origin));
+        let set = self.roots.mint(Some(Arc::new(Cause { fault, context })));
+        self.roots.for_each_mut(set, |root| origin.iter().for_each(|serial| root.origin.add(*serial)));
         self.log_root(set);
         set
     }
@@ -228,8 +232,8 @@ impl Failures {
         self.roots.oldest(set).id
     }
 
-    /// How many roots a set has.
-    pub fn size(&self, set: SetKey) -> u32 {
+    /// How many roots a set names, and whether there are more.
+    pub fn size(&self, set: SetKey) -> (u32, bool) {
         self.roots.size(set)
     }
 
@@ -378,7 +382,7 @@ pub trait FailureStore {
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
         if let Some(claims) = blocks.claims_mut(block) {
-            failures.roots.for_each_mut(set, |root| root.origin.push(claims.name.serial));
+            failures.roots.for_each_mut(set, |root| root.origin.add(claims.name.serial));
             claims.map.clear(&mut failures.roots);
             let before = claims.unallocated.replace(set);
             if let Some(before) = before {
@@ -428,51 +432,31 @@ pub trait FailureStore {
     fn propagate(&mut self, work: &Work<'_>, uses: &[Use]) -> Roots {
         let (blocks, failures) = self.split();
         // Which root was found on what, each root once.
-        let mut found: ArrayVec<(RootKey, Option<BlockKey>), { crate::error::MAX_ROOTS }> = ArrayVec::new();
-        let mut union: Option<SetKey> = None;
-        let mut add = |failures: &mut Failures, set: SetKey, on: Option<BlockKey>| {
-            for (key, _) in failures.roots.members(set) {
-                if !found.is_full() && found.iter().all(|(known, _)| *known != key) {
-                    found.push((key, on));
-                }
-            }
-            let wider = match union {
-                None => {
-                    failures.roots.hold(&set);
-                    set
-                }
-                Some(so_far) if so_far == set => so_far,
-                Some(so_far) => {
-                    let wider = failures.roots.union(so_far, set);
-                    failures.roots.release(so_far);
-                    wider
-                }
-            };
-            union = Some(wider);
-        };
+        let mut found: Gathered<Option<BlockKey>> = Gathered::default();
         if let Some((set, _)) = work.broken {
-            add(failures, set, None);
+            failures.roots.gather(set, None, &mut found);
         }
         for u in uses {
             let Some(claims) = blocks.claims(u.bytes.block) else {
                 continue;
             };
             if u.access.needs_bytes() || !claims.is_allocated() {
-                claims.sets(u.bytes.start, u.bytes.end, |set| add(failures, set, Some(u.bytes.block)));
+                let on = Some(u.bytes.block);
+                claims.sets(u.bytes.start, u.bytes.end, |set| failures.roots.gather(set, on, &mut found));
             }
         }
-        let Some(set) = union else {
-            return Roots::default();
-        };
-
-        let mut answer = failures.name(set);
+        let mut answer = Roots::default();
+        if found.roots().is_empty() {
+            return answer;
+        }
+        failures.roots.name_gathered(&found, &mut answer);
         let produced = names(blocks, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes.block));
         for name in &produced {
             if answer.asked.try_push(name.serial).is_err() {
                 break;
             }
         }
-        for (root, on) in &found {
+        for (root, on) in found.roots() {
             let needed = match on {
                 Some(block) => blocks.claims(*block).map(|claims| &claims.name),
                 None => work.broken.map(|(_, name)| name),
@@ -482,6 +466,11 @@ pub trait FailureStore {
                 record(failures, *root, &step);
             }
         }
+        // What writes nothing hands nothing on.
+        if !uses.iter().any(|u| u.access.writes()) {
+            return answer;
+        }
+        let set = failures.roots.intern(&found);
         drop(produced);
         let writes = uses.iter().filter(|u| u.access.writes());
         for u in writes {
@@ -513,6 +502,9 @@ pub trait FailureStore {
                 if let Some(claims) = blocks.claims_mut(u.bytes.block) {
                     claims.release(u.bytes.start, u.bytes.end, &mut failures.roots);
                 }
+            }
+            for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
+                ran_over(blocks, failures, work.name, u.bytes);
             }
         }
         note(blocks, failures, Kind::Ran, point, work.name, uses);
@@ -599,13 +591,22 @@ pub trait FailureStore {
         self.enter_or_skip(work, uses)?;
         let (blocks, failures) = self.split();
         let mut provisional = None;
+        let mut kept = Late::new();
+        for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
+            let Bytes { block, start, end } = u.bytes;
+            if let Some(claims) = blocks.claims(block) {
+                let roots = &mut failures.roots;
+                claims
+                    .visit(start, end, |start, end, set| put(&mut kept, Bytes { block, start, end }, Some(set), roots));
+            }
+        }
         if uses.iter().any(|u| u.access.writes()) {
             let set = failures.roots.mint(None);
             claim_all(blocks, failures, set, uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes), true);
             provisional = Some(set);
         }
-        let scope =
-            failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), context: work.context(), late: None });
+        let (name, context) = (work.name.clone(), work.context());
+        let scope = failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), name, context, late: None, kept });
         for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
                 claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
@@ -622,7 +623,7 @@ pub trait FailureStore {
         let Some(scope_left) = failures.scopes.remove(scope) else {
             return 0;
         };
-        let Scope { provisional, uses, context, late } = scope_left;
+        let Scope { provisional, uses, name, context, late, mut kept } = scope_left;
         for u in &uses {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
                 claims.let_go(scope);
@@ -634,7 +635,7 @@ pub trait FailureStore {
         match (fault, late) {
             (Some(fault), _) => {
                 if let Some(set) = provisional {
-                    failures.roots.replace(set, Box::new(Cause { fault, context }));
+                    failures.roots.replace(set, Arc::new(Cause { fault, context }));
                     id = failures.id(set);
                     failures.log_root(set);
                 } else {
@@ -644,15 +645,40 @@ pub trait FailureStore {
                 }
             }
             (None, Some(late)) => claim_all(blocks, failures, late, writes.iter().copied(), false),
-            (None, None) => self.prove_written(&writes),
+            (None, None) => {
+                self.prove_written(&writes);
+                if !kept.is_empty() {
+                    self.take_back(&name, &uses, &kept);
+                }
+            }
         }
         let (blocks, failures) = self.split();
+        kept.values_mut().for_each(|map| map.clear(&mut failures.roots));
         // What succeeded stands in the ledger where it began: what it read may still be found bad, or other bytes of it.
         if failed {
             settle(blocks, failures, &writes);
         }
         [provisional, late].into_iter().flatten().for_each(|set| failures.roots.release(set));
         id
+    }
+
+    /// A scope succeeded: what was claimed of the bytes that it may have written is claimed again, by the same roots (R9).
+    fn take_back(&mut self, name: &Arc<str>, uses: &[Use], kept: &Late) {
+        let (blocks, failures) = self.split();
+        for (block, map) in kept {
+            if let Some(claims) = blocks.claims_mut(*block) {
+                map.visit(0, u64::MAX, |start, end, set| claims.claim(start, end, *set, &mut failures.roots));
+            }
+        }
+        let written: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.releases()).map(|u| u.bytes).collect();
+        self.prove_written(&written);
+        let (blocks, failures) = self.split();
+        // The claims of a loss are nothing that the work ran over.
+        if !failures.is_lost() {
+            for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
+                ran_over(blocks, failures, name, u.bytes);
+            }
+        }
     }
 
     /// Gives a block back: sheds its claims (R17).
@@ -668,15 +694,16 @@ pub trait FailureStore {
         let (blocks, failures) = self.split();
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
-        let mut origin: SmallVec<[u64; 4]> = SmallVec::new();
+        let mut origin = Origin::default();
+        let mut seen: HashSet<u64> = HashSet::new();
         failures.ledger.written_at(points, |bytes| {
             if let Some(claims) = blocks.claims(bytes.block)
-                && !origin.contains(&claims.name.serial)
+                && seen.insert(claims.name.serial)
             {
-                origin.push(claims.name.serial);
+                origin.add(claims.name.serial);
             }
         });
-        failures.roots.for_each_mut(set, |root| root.origin.extend_from_slice(&origin));
+        failures.roots.for_each_mut(set, |root| root.origin = origin.clone());
         failures.ledger.fail(|failed| points.contains(&failed), set, &mut failures.roots);
         replay(blocks, failures, set);
         tidy(blocks, failures);
@@ -749,7 +776,7 @@ pub trait FailureStore {
         failures.reconciled_one();
         if let (Some(set), true) = (failures.loss.set, claims.is_allocated()) {
             let serial = claims.name.serial;
-            failures.roots.for_each_mut(set, |root| root.origin.push(serial));
+            failures.roots.for_each_mut(set, |root| root.origin.add(serial));
             claims.map.update(0, claims.size, &mut failures.roots, |roots, _, _, old| {
                 Some(old.unwrap_or_else(|| {
                     roots.hold(&set);
@@ -781,6 +808,31 @@ fn record(failures: &mut Failures, root: RootKey, step: &NewStep<'_>) {
     }
 }
 
+/// Work ran over bytes that it may have written: the roots of those that are claimed learn that nothing proves it (R9).
+fn ran_over<B: Blocks>(blocks: &B, failures: &mut Failures, name: &Arc<str>, bytes: Bytes) {
+    if let Some(claims) = blocks.claims(bytes.block)
+        && claims.map.overlaps(bytes.start, bytes.end)
+    {
+        told_of(failures, claims, name, bytes);
+    }
+}
+
+#[cold]
+fn told_of(failures: &mut Failures, claims: &Claims, name: &Arc<str>, bytes: Bytes) {
+    let mut found: ArrayVec<RootKey, { crate::error::MAX_ROOTS }> = ArrayVec::new();
+    claims.sets(bytes.start, bytes.end, |set| {
+        for (key, _) in failures.roots.members(set) {
+            if !found.is_full() && !found.contains(&key) {
+                found.push(key);
+            }
+        }
+    });
+    let (kind, needed) = (StepKind::UnprovenWrite, &claims.name);
+    for root in found {
+        record(failures, root, &NewStep { kind, kernel: name, needed, produced: &[needed] });
+    }
+}
+
 fn claim_all<B: Blocks>(
     blocks: &mut B,
     failures: &mut Failures,
@@ -792,11 +844,7 @@ fn claim_all<B: Blocks>(
         if let Some(claims) = blocks.claims_mut(bytes.block) {
             if first {
                 let serial = claims.name.serial;
-                failures.roots.for_each_mut(set, |root| {
-                    if !root.origin.contains(&serial) {
-                        root.origin.push(serial);
-                    }
-                });
+                failures.roots.for_each_mut(set, |root| root.origin.add(serial));
             }
             claims.claim(bytes.start, bytes.end, set, &mut failures.roots);
         }
@@ -863,9 +911,16 @@ fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures, set: SetKey) {
                 root.skips.record(&step);
             }
         },
-        |roots, scope, set| {
+        |roots, scope, met| {
             let Some(scope) = scopes.get_mut(scope) else {
                 return false;
+            };
+            let set = match met {
+                Met::Read(set) => set,
+                Met::Kept(bytes, set) => {
+                    put(&mut scope.kept, bytes, Some(set), roots);
+                    return true;
+                }
             };
             let wider = match scope.late {
                 None => {

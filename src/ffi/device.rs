@@ -409,8 +409,10 @@ pub unsafe extern "C" fn tg_device_claims(
         let count = unsafe { Out::new(count, "count") }?;
         // SAFETY: the header asks for an array of `capacity` elements.
         let out = unsafe { array_mut(out, capacity, "out") }?;
-        let none =
-            DeviceClaim { buffer: Handle::default(), claim: Claim { offset: 0, size: 0, failure: 0, failures: 0 } };
+        let none = DeviceClaim {
+            buffer: Handle::default(),
+            claim: Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false },
+        };
         let mut found = structs::buffer(none, capacity)?;
         let total = device.device_claims(&mut found)?;
         for (to, from) in out.iter_mut().zip(&found[..total.min(capacity)]) {

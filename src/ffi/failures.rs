@@ -202,7 +202,7 @@ pub unsafe extern "C" fn tg_claims(
     on_device("tg_claims", dev, |device| {
         // SAFETY: the header asks for NULL or a writable size_t, and for an array of `capacity` elements.
         let (count, out) = unsafe { (Out::new(count, "count")?, array_mut(out, capacity, "out")?) };
-        let mut found = structs::buffer(Claim { offset: 0, size: 0, failure: 0, failures: 0 }, capacity)?;
+        let mut found = structs::buffer(Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }, capacity)?;
         let total = device.claims(slice.into(), &mut found)?;
         for (to, from) in out.iter_mut().zip(&found[..total.min(capacity)]) {
             *to = tg_claim::new(slice.buffer.into(), from);

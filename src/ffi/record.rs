@@ -23,7 +23,7 @@ struct Record {
     message_size: usize,
     roots: [u64; MAX_ROOTS],
     root_count: usize,
-    more: u32,
+    more: bool,
     asked: [u64; ASKED],
     asked_count: usize,
 }
@@ -61,7 +61,7 @@ thread_local! {
             message_size: 0,
             roots: [0; MAX_ROOTS],
             root_count: 0,
-            more: 0,
+            more: false,
             asked: [0; ASKED],
             asked_count: 0,
         })
@@ -80,7 +80,7 @@ impl Record {
         self.device = device;
         self.message_size = 0;
         self.root_count = 0;
-        self.more = 0;
+        self.more = false;
         self.asked_count = 0;
     }
 
@@ -136,7 +136,7 @@ pub(super) fn last() -> Told {
     })
 }
 
-fn roots(ids: &[u64], more: u32, asked: &[u64]) -> Roots {
+fn roots(ids: &[u64], more: bool, asked: &[u64]) -> Roots {
     let mut roots = Roots::default();
     roots.ids.extend(ids.iter().copied());
     roots.more = more;
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_later_answer_leaves_nothing_of_an_earlier_one() {
-        let roots = roots(&[3, 4], 5, &[6]);
+        let roots = roots(&[3, 4], true, &[6]);
         let fault = Fault {
             code: Code::Driver,
             vk_result: -3,

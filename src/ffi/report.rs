@@ -35,7 +35,7 @@ pub struct tg_report_info {
     pub failure_count: usize,
     /// The work it suspects of a loss; tg_report_suspect gives each.
     pub suspect_count: usize,
-    /// At least this many roots that it does not list.
+    /// 1 when there are roots that it does not list: of one set of roots the 32 oldest are kept. Otherwise 0.
     pub more: u32,
     /// 0.
     pub reserved: u32,
@@ -108,6 +108,9 @@ pub const TG_STEP_COPY: u32 = 2;
 pub const TG_STEP_RAN_ON_BAD_INPUT: u32 = 3;
 /// Steps are missing here: only the newest are kept.
 pub const TG_STEP_DROPPED: u32 = 4;
+/// Work ran over the claimed bytes with TG_ACCESS_MAY_WRITE, and nothing proves that it wrote them, so they stay claimed.
+/// If it writes every one of them, declare TG_ACCESS_WRITE: in tg_kernel_desc::accesses, in the launch, or in the scope.
+pub const TG_STEP_UNPROVEN_WRITE: u32 = 5;
 
 /// A step of a path: how a failure came from some bytes to others.
 #[repr(C)]
@@ -186,7 +189,7 @@ fn on_record() -> (Report, &'static str) {
             vk_result: 0,
             message: String::new(),
             failures: Vec::new(),
-            more: told.roots.ids.len() as u32 + told.roots.more,
+            more: !told.roots.ids.is_empty() || told.roots.more,
             suspects: Vec::new(),
         },
         |device| device.report_roots(&told.roots),
@@ -257,7 +260,7 @@ pub unsafe extern "C" fn tg_report_get_info(report: tg_report, out: *mut tg_repo
             message: kept.message.borrow(),
             failure_count: report.failures.len(),
             suspect_count: report.suspects.len(),
-            more: report.more,
+            more: u32::from(report.more),
             reserved: 0,
         });
         Ok(())

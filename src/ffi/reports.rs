@@ -123,6 +123,7 @@ pub(super) fn step_number(kind: StepKind) -> u32 {
         StepKind::Copy => super::report::TG_STEP_COPY,
         StepKind::RanOnBadInput => super::report::TG_STEP_RAN_ON_BAD_INPUT,
         StepKind::Dropped => super::report::TG_STEP_DROPPED,
+        StepKind::UnprovenWrite => super::report::TG_STEP_UNPROVEN_WRITE,
     }
 }
 

@@ -131,10 +131,10 @@ pub struct tg_claim {
     pub slice: tg_slice,
     /// The id of the oldest root that claims them.
     pub failure: u64,
-    /// How many roots claim them; at least 1.
+    /// How many roots claim them: 1 to 32, as many as a report lists of them.
     pub failure_count: u32,
-    /// 0.
-    pub reserved: u32,
+    /// 1 when more roots claim them than are counted: the 32 oldest are kept. Otherwise 0.
+    pub more: u32,
 }
 
 impl From<tg_slice> for Slice {
@@ -150,7 +150,7 @@ impl tg_claim {
             slice: tg_slice { buffer: buffer.into(), offset: claim.offset, size: claim.size },
             failure: claim.failure,
             failure_count: claim.failures,
-            reserved: 0,
+            more: u32::from(claim.more),
         }
     }
 }

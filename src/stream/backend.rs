@@ -4,6 +4,7 @@
 //! recorded so that a checker can prove the order a driver emitted. A backend holds no rule of its own: it is told
 //! what to record, in which order, and says what the device answered.
 
+use super::coverage::Coverage;
 use crate::error::Fault;
 use crate::failure::{Access, Point};
 use crate::memory::PageSource;
@@ -117,6 +118,9 @@ pub struct BindingInfo {
     pub element: u32,
     /// What the module does with it.
     pub access: Access,
+    /// Where `access` is `MayWrite`: the bytes that each launch is proven to write. Nothing else makes bytes `Write`
+    /// that nobody declared.
+    pub coverage: Option<Arc<Coverage>>,
     /// The variable's name in the module, or empty; the elements of an array share one.
     pub name: Arc<str>,
 }

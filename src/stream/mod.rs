@@ -3,6 +3,7 @@
 
 mod answers;
 pub mod backend;
+pub mod coverage;
 pub mod driver;
 pub mod event;
 pub mod pool;

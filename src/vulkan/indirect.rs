@@ -39,7 +39,8 @@ impl CountCheck {
             return Ok(kernel);
         }
         // A failure is not kept: the next launch tries again.
-        let binding = BindingInfo { set: 0, binding: 0, element: 0, access: Access::ReadWrite, name: "counts".into() };
+        let access = Access::ReadWrite;
+        let binding = BindingInfo { set: 0, binding: 0, element: 0, access, coverage: None, name: "counts".into() };
         let info = KernelInfo { bindings: vec![binding], group_size: [1; 3], push_size: 0 };
         let words: Vec<u32> = CODE.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
         let [x, y, z] = max_groups;

@@ -337,7 +337,7 @@ impl Device {
 
     /// The claims of a slice: offset, size, oldest root and how many.
     pub fn claims(&self, slice: tg_slice) -> Answer<Vec<(u64, u64, u64, u32)>> {
-        let nothing = tg_claim { slice, failure: 0, failure_count: 0, reserved: 0 };
+        let nothing = tg_claim { slice, failure: 0, failure_count: 0, more: 0 };
         let mut claims = [nothing; 128];
         let mut count = 0;
         // SAFETY: an array as long as is said, and a writable number.

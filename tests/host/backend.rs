@@ -743,6 +743,7 @@ impl Backend for HostBackend {
             binding: i as u32,
             element: 0,
             access,
+            coverage: None,
             name: format!("b{i}").into(),
         };
         let info = KernelInfo {

@@ -40,11 +40,11 @@ pub struct Use {
     pub access: Access,
 }
 
-/// R9: what may leave bytes as they are needs them to be right.
+/// R9: a may-write needs no old byte, and changes no claim either.
 pub fn reads(access: Access) -> bool {
     match access {
-        Access::Read | Access::MayWrite | Access::ReadWrite => true,
-        Access::None | Access::Write => false,
+        Access::Read | Access::ReadWrite => true,
+        Access::None | Access::Write | Access::MayWrite => false,
     }
 }
 
@@ -72,6 +72,12 @@ struct Scope {
     provisional: Option<u64>,
     /// What it read was found bad since (R13).
     late: Set,
+    /// The roots of the bytes that it may write and does not have to: they carry them again when it succeeds (R9).
+    kept: BTreeMap<(usize, u64), Set>,
+}
+
+fn each_byte(span: Span) -> impl Iterator<Item = (usize, u64)> {
+    (span.start..span.end).map(move |at| (span.buffer, at))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,6 +250,7 @@ impl Model {
         for scope in self.scopes.values() {
             live.extend(scope.provisional);
             live.extend(&scope.late);
+            scope.kept.values().for_each(|roots| live.extend(roots));
         }
         live
     }
@@ -349,14 +356,23 @@ impl Model {
 
     /// R4: the scope opened; its write set carries the provisional failure.
     pub fn scope_begin(&mut self, scope: usize, uses: &[Use], provisional: Option<u64>) -> usize {
+        let mut kept = BTreeMap::new();
+        for u in uses.iter().filter(|u| u.access == Access::MayWrite && self.has_bytes(u.span.buffer)) {
+            for (buffer, at) in each_byte(u.span) {
+                let roots = &self.buffers[buffer].bytes[at as usize].roots;
+                if !roots.is_empty() {
+                    kept.insert((buffer, at), roots.clone());
+                }
+            }
+        }
         self.claim_writes(uses, &provisional.into_iter().collect());
-        self.scopes.insert(scope, Scope { uses: uses.to_vec(), provisional, late: Set::new() });
+        self.scopes.insert(scope, Scope { uses: uses.to_vec(), provisional, late: Set::new(), kept });
         self.enter(Kind::Scope(scope), uses)
     }
 
     /// It ended, well or with an error that takes the provisional failure's place.
     pub fn scope_exit(&mut self, scope: usize, failed: bool) {
-        let Some(Scope { uses, late, .. }) = self.scopes.remove(&scope) else { return };
+        let Some(Scope { uses, late, mut kept, .. }) = self.scopes.remove(&scope) else { return };
         let spans = || uses.iter().filter(|u| writes(u.access)).map(|u| u.span);
         if failed {
             return self.settled(spans());
@@ -364,6 +380,14 @@ impl Model {
         // It stays in the record as work like any other: what it read may be found bad yet.
         for span in spans() {
             if late.is_empty() { self.release(span) } else { self.claim(span, &late) }
+        }
+        if late.is_empty() {
+            for u in uses.iter().filter(|u| u.access == Access::Write) {
+                each_byte(u.span).for_each(|byte| drop(kept.remove(&byte)));
+            }
+            for ((buffer, at), roots) in kept {
+                self.byte(buffer, at).roots = roots;
+            }
         }
     }
 
@@ -375,7 +399,7 @@ impl Model {
         let mut late: BTreeMap<(usize, u64), Set> = BTreeMap::new();
         // Bytes of which nobody can say what they are, for what was to write them did not run; trusted or not.
         let mut stale: BTreeSet<(usize, u64)> = BTreeSet::new();
-        let bytes = |span: Span| (span.start..span.end).map(move |at| (span.buffer, at));
+        let bytes = each_byte;
         let mut bad_scopes: Vec<(usize, Set)> = Vec::new();
         for entry in &self.history {
             let written = || entry.uses.iter().filter(|u| writes(u.access)).flat_map(|u| bytes(u.span));
@@ -420,6 +444,14 @@ impl Model {
                         _ if found.is_empty() => {
                             for u in entry.uses.iter().filter(|u| u.access == Access::Write) {
                                 bytes(u.span).for_each(|byte| drop(late.remove(&byte)));
+                            }
+                            let Kind::Scope(scope) = entry.kind else { continue };
+                            let Some(scope) = self.scopes.get_mut(&scope) else { continue };
+                            // It is open, and its own failure claims the bytes until it ends.
+                            for byte in written() {
+                                if let Some(roots) = late.remove(&byte) {
+                                    scope.kept.insert(byte, roots);
+                                }
                             }
                         }
                         Kind::Scope(scope) if self.scopes.contains_key(&scope) => {

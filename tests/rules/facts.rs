@@ -82,11 +82,11 @@ fn r1_claims_are_listed_by_byte() {
     let rig = rig();
     let buffer = rig.filled(64, 1);
     let (a, b) = (rig.taint(part(buffer, 3, 5)), rig.taint(part(buffer, 8, 2)));
-    let none = Claim { offset: 0, size: 0, failure: 0, failures: 0 };
+    let none = Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false };
     let mut out = [none; 4];
     assert_eq!(rig.device.claims(whole(buffer), &mut out).expect("claims"), 2);
-    assert_eq!(out[0], Claim { offset: 3, size: 5, failure: a, failures: 1 });
-    assert_eq!(out[1], Claim { offset: 8, size: 2, failure: b, failures: 1 });
+    assert_eq!(out[0], Claim { offset: 3, size: 5, failure: a, failures: 1, more: false });
+    assert_eq!(out[1], Claim { offset: 8, size: 2, failure: b, failures: 1, more: false });
     assert_eq!(rig.device.claims(part(buffer, 5, 4), &mut out).expect("claims"), 2);
     assert_eq!((out[0].offset, out[0].size, out[1].offset, out[1].size), (5, 3, 8, 1));
     assert_eq!(rig.device.claims(whole(buffer), &mut out[..1]).expect("claims"), 2, "the count is of all there are");
@@ -96,19 +96,35 @@ fn r1_claims_are_listed_by_byte() {
 }
 
 #[test]
-fn r1_past_thirty_two_roots_there_is_a_count() {
+fn r1_past_thirty_two_roots_there_is_a_flag() {
     let rig = rig();
     let buffer = rig.filled(64, 1);
     let roots: Vec<u64> = (0..40).map(|at| rig.taint(part(buffer, at, 1))).collect();
     match rig.read(whole(buffer)) {
         Err(Error::Unwritten(found)) => {
             assert_eq!(found.ids[..], roots[..MAX_ROOTS]);
-            assert!(found.more >= 1);
+            assert!(found.more);
         }
         other => panic!("{other:?}"),
     }
     let out = rig.buffer(64);
     assert_eq!(skipped(rig.launch(rig.kernel(&triple()), &[whole(buffer), whole(out)])).len(), MAX_ROOTS);
+    // What lists the claim, what reports on it, and what answers a read agree.
+    let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }; 2];
+    assert_eq!(rig.device.claims(whole(out), &mut claims), Ok(1));
+    let count = MAX_ROOTS as u32;
+    assert_eq!(claims[0], Claim { offset: 0, size: 64, failure: roots[0], failures: count, more: true });
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    assert_eq!((report.failures.len(), report.more), (MAX_ROOTS, true));
+    assert!(report.text().contains("and more failures"), "{}", report.text());
+    let exact = rig.buffer(64);
+    let first =
+        rig.launch(rig.kernel(&triple()), &[part(buffer, 0, MAX_ROOTS as u64), part(exact, 0, MAX_ROOTS as u64)]);
+    assert_eq!(skipped(first)[..], roots[..MAX_ROOTS]);
+    assert_eq!(rig.device.claims(whole(exact), &mut claims), Ok(1));
+    assert_eq!((claims[0].failures, claims[0].more), (count, false));
+    assert!(!rig.device.report_slices(&[whole(exact)]).expect("a report").more);
+    rig.write(whole(exact), &[1; 64]).expect("a write");
     rig.write(whole(buffer), &[1; 64]).expect("a write");
     rig.write(whole(out), &[1; 64]).expect("a write");
     assert_eq!(rig.settled_failures(), 0);
@@ -367,7 +383,8 @@ fn r5_indirect_arguments_are_read() {
     assert_eq!(skipped(launch(counts)), [root]);
     assert_eq!(rig.unreadable(whole(out)), [root]);
     rig.write(whole(counts), &[1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]).expect("a write");
-    assert_eq!(skipped(launch(counts)), [root], "an inferred write of an indirect launch only may write (R9)");
+    launch(counts).expect("a launch");
+    assert_eq!(rig.unreadable(whole(out)), [root], "an inferred write of an indirect launch only may write (R9)");
     rig.write(whole(out), &[1; 64]).expect("a write");
     launch(counts).expect("a launch");
     assert_eq!(rig.read(whole(out)).expect("a read"), [9; 64]);
@@ -415,9 +432,9 @@ fn r5_extra_reads_stop_a_launch_and_extra_writes_take_its_roots() {
     };
     launch(part(table, 0, 40)).expect("a launch");
     assert_eq!(skipped(launch(part(table, 40, 8))), [root]);
-    let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0 }; 2];
+    let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }; 2];
     assert_eq!(rig.device.claims(whole(token), &mut claims).expect("claims"), 1);
-    assert_eq!(claims[0], Claim { offset: 3, size: 5, failure: root, failures: 1 });
+    assert_eq!(claims[0], Claim { offset: 3, size: 5, failure: root, failures: 1, more: false });
 }
 
 // R6
@@ -431,7 +448,7 @@ fn r6_two_roots_in_one_read_are_both_named_once() {
     assert_eq!(rig.unreadable(whole(buffer)), [x, y]);
     let slices = [part(buffer, 0, 10), part(buffer, 40, 8), part(buffer, 22, 1), part(buffer, 0, 64)];
     match rig.device.check_written(&slices, FOREVER) {
-        Err(Error::Unwritten(roots)) => assert_eq!((&roots.ids[..], roots.more), (&[x, y][..], 0)),
+        Err(Error::Unwritten(roots)) => assert_eq!((&roots.ids[..], roots.more), (&[x, y][..], false)),
         other => panic!("{other:?}"),
     }
     let report = rig.device.report_slices(&slices).expect("a report");
@@ -653,18 +670,171 @@ fn scatter() -> Program {
     program
 }
 
-#[test]
-fn r9_may_write_neither_releases_nor_runs_over_claimed_bytes() {
-    let rig = rig();
+/// A kernel that stores every other byte of its only binding, and says so.
+fn scattering(rig: &Rig) -> Handle {
     let (kernel, answer) = rig.try_kernel(&scatter().encode(), &[Some(Access::MayWrite)], "scatter");
     answer.expect("a kernel");
+    kernel
+}
+
+/// A kernel that reads its first binding and may write its second, as it declares.
+fn scattering_of(rig: &Rig) -> Handle {
+    let accesses = [Some(Access::Read), Some(Access::MayWrite)];
+    let (kernel, answer) = rig.try_kernel(&triple().encode(), &accesses, "scatter of");
+    answer.expect("a kernel");
+    kernel
+}
+
+#[test]
+fn r9_may_write_runs_over_claimed_bytes_and_leaves_claims_as_they_are() {
+    let rig = rig();
+    let kernel = scattering(&rig);
     let buffer = rig.filled(64, 1);
-    let root = rig.taint(part(buffer, 1, 1));
-    assert_eq!(skipped(rig.launch(kernel, &[whole(buffer)])), [root]);
-    assert_eq!(rig.unreadable(part(buffer, 0, 1)), [root], "its whole write set takes the roots found");
+    let (first, second) = (rig.taint(part(buffer, 0, 2)), rig.taint(part(buffer, 3, 1)));
+    rig.launch(kernel, &[whole(buffer)]).expect("a launch that needs no old byte");
+    assert_eq!(rig.unreadable(part(buffer, 0, 1)), [first], "nothing proves that it was written, though it was");
+    assert_eq!(rig.unreadable(part(buffer, 1, 1)), [first]);
+    assert_eq!(rig.unreadable(part(buffer, 3, 1)), [second]);
+    assert_eq!(rig.read(part(buffer, 2, 1)).expect("what was clean stays clean"), [9]);
+    assert_eq!(rig.read(part(buffer, 4, 4)).expect("what was clean stays clean"), [9, 1, 9, 1]);
+    rig.device.mark_written(&[part(buffer, 0, 4)]).expect("a mark");
+    assert_eq!(rig.read(part(buffer, 0, 4)).expect("a read"), [9, 1, 9, 1], "it ran");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r9_a_may_write_that_fails_claims_its_whole_slice() {
+    let rig = rig();
+    let kernel = scattering(&rig);
+    let buffer = rig.filled(64, 1);
+    rig.taint(part(buffer, 1, 1));
+    let desc = LaunchDesc { grid: LaunchGrid::Groups([u32::MAX, 1, 1]), ..launch_desc(0, kernel, &[], &[]) };
+    let bindings = [silent(part(buffer, 0, 32))];
+    let (code, roots) = failed(rig.device.launch(&LaunchDesc { bindings: &bindings, ..desc }));
+    assert_eq!((code, roots.len()), (Code::LimitExceeded, 1));
+    assert_eq!(rig.unreadable(part(buffer, 0, 32)), roots, "a new failure takes over the bytes it claims");
+    assert_eq!(rig.read(part(buffer, 32, 32)).expect("a read"), [1; 32]);
+}
+
+#[test]
+fn r9_a_may_write_of_claimed_inputs_skips_and_its_whole_slice_takes_their_roots() {
+    let rig = rig();
+    let kernel = scattering_of(&rig);
+    let (input, out) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.taint(part(out, 5, 1));
+    let root = rig.taint(part(input, 63, 1));
+    assert_eq!(skipped(rig.launch(kernel, &[whole(input), part(out, 0, 32)])), [root]);
+    assert_eq!(rig.unreadable(part(out, 0, 32)), [root]);
+    assert_eq!(rig.read(part(out, 32, 32)).expect("a read"), [1; 32]);
+}
+
+#[test]
+fn r9_a_may_write_of_memory_that_is_not_there_skips() {
+    let rig = rig();
+    let (huge, root) = rig.huge();
+    let kernel = scattering(&rig);
+    assert_eq!(skipped(rig.launch(kernel, &[part(huge, 0, 64)])), [root]);
+}
+
+#[test]
+fn r9_a_may_write_is_ordered_like_any_write() {
+    let rig = lazy();
+    let (kernel, read) = (scattering(&rig), rig.kernel(&triple()));
+    let (buffer, out) = (rig.filled(64, 1), rig.buffer(64));
+    rig.launch_on(1, kernel, &[silent(whole(buffer))], &[]).expect("a launch");
+    rig.launch_on(2, read, &[silent(whole(buffer)), silent(whole(out))], &[]).expect("a launch");
+    rig.launch_on(3, kernel, &[silent(whole(buffer))], &[]).expect("a launch");
+    rig.write(whole(buffer), &[5; 64]).expect("a write");
+    assert_eq!(rig.read(part(out, 0, 4)).expect("a read"), [28, 4, 28, 4]);
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [5; 64]);
+    rig.assert_ordered();
+}
+
+#[test]
+fn r9_a_report_says_that_nothing_proves_the_write_and_what_to_declare() {
+    let rig = rig();
+    let kernel = scattering(&rig);
+    let other = rig.try_kernel(&scatter().encode(), &[Some(Access::MayWrite)], "another").0;
+    let buffer = rig.named(64, "cache");
     rig.write(whole(buffer), &[1; 64]).expect("a write");
-    rig.launch(kernel, &[whole(buffer)]).expect("a launch");
-    assert_eq!(rig.read(part(buffer, 0, 4)).expect("a read"), [9, 1, 9, 1]);
+    let root = rig.taint(part(buffer, 8, 8));
+    for _ in 0..1000 {
+        rig.launch(kernel, &[whole(buffer)]).expect("a launch");
+    }
+    rig.launch(other, &[part(buffer, 16, 16)]).expect("a launch over clean bytes");
+    let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+    let failure = &report.failures[0];
+    assert_eq!((failure.id, failure.skips, failure.path.len()), (root, 0, 1));
+    let step = &failure.path[0];
+    assert_eq!((step.kind, step.kernel.as_str(), step.count), (StepKind::UnprovenWrite, "scatter", 1000));
+    assert_eq!((step.needed.as_str(), &step.produced[..]), ("cache", &["cache".to_string()][..]));
+    for words in ["\"scatter\" ran over claimed bytes of \"cache\"", "declare TG_ACCESS_WRITE", "(1000 times)"] {
+        assert!(report.text().contains(words), "no {words} in {}", report.text());
+    }
+    rig.launch_on(0, kernel, &[writing(whole(buffer))], &[]).expect("the caller's word");
+    assert_eq!(rig.settled_failures(), 0);
+}
+
+#[test]
+fn r9_a_path_leads_through_the_skip_to_the_repair_that_proved_nothing() {
+    let rig = rig();
+    let (input, out) = (rig.named(64, "input"), rig.named(64, "out"));
+    let root = rig.taint(whole(input));
+    let kernel = scattering_of(&rig);
+    skipped(rig.launch(kernel, &[whole(input), whole(out)]));
+    rig.write(whole(input), &[1; 64]).expect("a write");
+    rig.launch(kernel, &[whole(input), whole(out)]).expect("a launch");
+    assert_eq!(rig.unreadable(whole(out)), [root]);
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    let path: Vec<StepKind> = report.failures[0].path.iter().map(|step| step.kind).collect();
+    assert_eq!(path, [StepKind::Skip, StepKind::UnprovenWrite]);
+}
+
+#[test]
+fn r9_a_scope_that_may_write_leaves_claims_as_they_are_when_it_succeeds() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let (first, second) = (rig.taint(part(buffer, 0, 8)), rig.taint(part(buffer, 8, 8)));
+    let open = scope(&rig, &[with(part(buffer, 4, 32), Access::MayWrite)]).expect("a scope");
+    let own = rig.device.first_failure(&[part(buffer, 4, 32)]).expect("an id");
+    assert!(own > second, "claimed until its outcome is known (R4)");
+    rig.device.scope_end(open).expect("an end");
+    assert_eq!(rig.unreadable(part(buffer, 0, 8)), [first]);
+    assert_eq!(rig.unreadable(part(buffer, 8, 8)), [second]);
+    assert_eq!(rig.read(part(buffer, 16, 48)).expect("a read"), [1; 48]);
+    let report = rig.device.report_slices(&[part(buffer, 8, 1)]).expect("a report");
+    assert_eq!(report.failures[0].path[0].kind, StepKind::UnprovenWrite);
+    assert_eq!(rig.settled_failures(), 2);
+}
+
+#[test]
+fn r9_a_scope_that_may_write_takes_its_whole_slice_over_when_it_fails() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    rig.taint(part(buffer, 0, 8));
+    let open = scope(&rig, &[with(part(buffer, 0, 32), Access::MayWrite)]).expect("a scope");
+    rig.device.scope_fail(open, Some(&error("failed by the test"))).expect("an end");
+    let roots = rig.unreadable(part(buffer, 0, 32));
+    assert_eq!((roots.len(), rig.settled_failures()), (1, 1), "the first holds nothing any more");
+    assert_eq!(rig.device.report_device().failures[0].message, "failed by the test");
+    assert_eq!(rig.read(part(buffer, 32, 32)).expect("a read"), [1; 32]);
+}
+
+#[test]
+fn r9_what_a_scope_must_write_is_released_though_it_may_be_written_as_well() {
+    let rig = rig();
+    let buffer = rig.filled(64, 1);
+    let root = rig.taint(part(buffer, 0, 32));
+    let uses = [writing(part(buffer, 8, 8)), with(whole(buffer), Access::MayWrite)];
+    rig.device.scope_end(scope(&rig, &uses).expect("a scope")).expect("an end");
+    assert_eq!(rig.unreadable(part(buffer, 0, 8)), [root]);
+    assert_eq!(rig.read(part(buffer, 8, 8)).expect("a read"), [1; 8]);
+    assert_eq!(rig.unreadable(part(buffer, 16, 16)), [root]);
+    // Of a launch it is the same.
+    let launch = rig.launch_on(0, scattering(&rig), &[silent(part(buffer, 0, 64))], &[writing(part(buffer, 24, 8))]);
+    launch.expect("a launch");
+    assert_eq!(rig.unreadable(part(buffer, 16, 8)), [root]);
+    assert_eq!(rig.read(part(buffer, 24, 8)).expect("a read"), [9, 1, 9, 1, 9, 1, 9, 1]);
 }
 
 #[test]
@@ -687,7 +857,8 @@ fn r9_a_write_that_is_only_inferred_may_not_reach_the_last_bytes_of_a_ragged_sli
     let kernel = rig.kernel(&nine());
     let buffer = rig.filled(64, 1);
     let root = rig.taint(whole(buffer));
-    assert_eq!(skipped(rig.launch(kernel, &[part(buffer, 0, 7)])), [root]);
+    rig.launch(kernel, &[part(buffer, 0, 7)]).expect("a launch");
+    assert_eq!(rig.unreadable(part(buffer, 4, 3)), [root]);
     rig.launch_on(0, kernel, &[writing(part(buffer, 0, 7))], &[]).expect("the caller's word");
     assert_eq!(rig.read(part(buffer, 0, 7)).expect("a read"), [9; 7]);
 }
@@ -1133,6 +1304,88 @@ fn r13_what_an_open_scope_is_to_write_stays_claimed_by_its_own_failure() {
     assert_eq!(rig.unreadable(part(a, 16, 16)), second);
     assert_eq!(rig.unreadable(part(a, 0, 16)), first);
     assert_eq!(rig.settled_failures(), 2);
+}
+
+/// A launch that writes a slice, to be [refused](refused_now).
+fn to_be_refused(rig: &Rig, slice: Slice) {
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch_on(1, rig.kernel(&nine()), &[writing(slice)], &[]).expect("a launch");
+}
+
+/// The device refuses what stream 1 has recorded. The root.
+fn refused_now(rig: &Rig) -> u64 {
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    failed(rig.device.stream_flush(1)).1[0]
+}
+
+#[test]
+fn r13_a_may_write_over_refused_bytes_leaves_them_to_the_refused_work() {
+    for queues in 1..=2 {
+        let rig = Rig::new(Options::new(1, queues).pace(Pace::Lazy), Settings { max_tasks: 1000, ..settings() });
+        let (kernel, buffer) = (scattering(&rig), rig.filled(64, 1));
+        rig.device.wait(FOREVER).expect("a wait");
+        held_back(&rig, 1, 1);
+        rig.launch_on(1, rig.kernel(&nine()), &[writing(part(buffer, 0, 32))], &[]).expect("a launch");
+        rig.launch_on(2, kernel, &[silent(whole(buffer))], &[]).expect("a launch");
+        let root = refused_when_let_go(&rig, 1, buffer);
+        assert_eq!(rig.unreadable(part(buffer, 0, 32)), [root]);
+        assert_eq!(rig.read(part(buffer, 32, 4)).expect("nobody else's bytes changed"), [9, 1, 9, 1]);
+        let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+        assert_eq!(report.failures[0].path[0].kind, StepKind::UnprovenWrite);
+        rig.write(whole(buffer), &[1; 64]).expect("a write");
+        assert_eq!(rig.settled_failures(), 0);
+        rig.assert_ordered();
+    }
+}
+
+#[test]
+fn r13_a_may_write_that_is_refused_puts_its_whole_slice_into_the_late_set() {
+    let rig = lazy();
+    let (kernel, buffer) = (scattering(&rig), rig.filled(64, 1));
+    let first = rig.taint(whole(buffer));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.launch_on(1, kernel, &[silent(part(buffer, 16, 16))], &[]).expect("a launch");
+    assert_eq!(rig.device.first_failure(&[whole(buffer)]), Ok(first));
+    let root = refused_now(&rig);
+    assert_eq!(rig.unreadable(part(buffer, 0, 16)), [first]);
+    assert_eq!(rig.unreadable(part(buffer, 16, 16)), [root]);
+}
+
+#[test]
+fn r13_a_may_write_of_input_found_bad_puts_its_whole_slice_into_the_late_set() {
+    let rig = lazy();
+    let (input, out) = (rig.filled(64, 1), rig.filled(64, 1));
+    rig.taint(part(out, 3, 1));
+    to_be_refused(&rig, whole(input));
+    rig.launch_on(1, scattering_of(&rig), &[silent(whole(input)), silent(part(out, 0, 32))], &[]).expect("a launch");
+    let root = refused_now(&rig);
+    assert_eq!(rig.unreadable(part(out, 0, 32)), [root]);
+    assert_eq!(rig.read(part(out, 32, 32)).expect("a read"), [1; 32]);
+}
+
+#[test]
+fn r13_bytes_found_bad_under_a_scope_that_may_write_them_are_claimed_when_it_succeeds() {
+    for fails in [false, true] {
+        let rig = lazy();
+        let buffer = rig.filled(64, 1);
+        let old = rig.taint(part(buffer, 32, 32));
+        to_be_refused(&rig, part(buffer, 0, 32));
+        let open = scope(&rig, &[with(part(buffer, 0, 48), Access::MayWrite)]).expect("a scope");
+        let own = rig.device.first_failure(&[part(buffer, 0, 48)]).expect("an id");
+        assert!(own > old);
+        let root = refused_now(&rig);
+        assert_eq!(rig.device.first_failure(&[part(buffer, 0, 48)]), Ok(own), "it is not over");
+        assert_eq!(rig.device.first_failure(&[part(buffer, 48, 16)]), Ok(old));
+        match fails {
+            false => rig.device.scope_end(open),
+            true => rig.device.scope_fail(open, None),
+        }
+        .expect("an end");
+        assert_eq!(rig.unreadable(part(buffer, 0, 32)), [if fails { own } else { root }]);
+        assert_eq!(rig.unreadable(part(buffer, 32, 16)), [if fails { own } else { old }]);
+        rig.write(whole(buffer), &[1; 64]).expect("a write");
+        assert_eq!(rig.settled_failures(), 0);
+    }
 }
 
 #[test]
@@ -1783,6 +2036,20 @@ fn r17_with_tracking_fresh_bytes_are_claimed_as_never_written() {
     let heir = rig.buffer(64);
     assert_eq!(rig.unreadable(whole(heir)).len(), 1);
     assert_ne!(rig.unreadable(whole(heir)), root);
+}
+
+#[test]
+fn r17_a_may_write_leaves_fresh_bytes_never_written() {
+    let rig = Rig::new(Options::new(1, 1), Settings { track_uninitialized: true, ..settings() });
+    let buffer = rig.buffer(64);
+    let root = rig.device.first_failure(&[whole(buffer)]).expect("an id");
+    rig.launch(scattering(&rig), &[whole(buffer)]).expect("a launch");
+    assert_eq!(rig.unreadable(whole(buffer)), [root]);
+    assert_eq!(rig.unreadable(part(buffer, 0, 1)), [root]);
+    rig.write(part(buffer, 0, 32), &[1; 32]).expect("a write");
+    rig.launch(scattering(&rig), &[whole(buffer)]).expect("a launch");
+    assert_eq!(rig.read(part(buffer, 0, 4)).expect("a read"), [9, 1, 9, 1]);
+    assert_eq!(rig.unreadable(part(buffer, 32, 1)), [root]);
 }
 
 #[test]

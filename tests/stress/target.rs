@@ -308,7 +308,7 @@ fn told<T>(answer: tidegate::error::Result<T>) -> Answer<T> {
             _ => Default::default(),
         };
         let (code, message) = (error.code() as i32, format!("{error:?}"));
-        Refused { code, roots: roots.ids.to_vec(), more: roots.more, message }
+        Refused { code, roots: roots.ids.to_vec(), more: u32::from(roots.more), message }
     })
 }
 

@@ -82,13 +82,24 @@ pub(super) fn promises(index: &Index<'_>, variable: u32, decoration: Decoration)
         let (_, pointee) = index.points_to(variable)?;
         let (block, _) = index.block_of(pointee);
         let members = index.defined_by(block, Op::TypeStruct)?.operands.len();
-        Some(members > 0 && (0..members).all(|member| index.member_has(block, member as u32, decoration)))
+        Some(members > 0 && (0..members).all(|member| index.spend(1) && index.member_has(block, member as u32, decoration)))
     };
     index.has(variable, decoration) || members() == Some(true)
 }
 
 /// The variables a pointer may come from, ascending.
 type Origins = Vec<u32>;
+
+/// What copying an origin counts for: it is kept.
+const ORIGIN: usize = 16;
+
+/// The variables that the functions name, where it matters no further what is done with them.
+pub(super) fn named(index: &Index<'_>, functions: &[u32]) -> Accesses {
+    let everything: HashSet<u32> = index.variables.iter().copied().collect();
+    let named = functions.iter().flat_map(|&function| index.body(function));
+    let named = named.flat_map(|instruction| instruction.operands.iter().filter_map(Operand::id_ref_any));
+    Accesses { used: named.filter(|id| everything.contains(id)).collect(), touches: HashMap::new() }
+}
 
 /// Follows every pointer from `variables` through `functions`.
 pub(super) fn infer(index: &Index<'_>, functions: &[u32], variables: &[u32]) -> Accesses {
@@ -102,6 +113,9 @@ pub(super) fn infer(index: &Index<'_>, functions: &[u32], variables: &[u32]) -> 
     while rounds < MAX_ROUNDS && std::mem::take(&mut walk.changed) {
         for &function in functions {
             for instruction in index.body(function) {
+                if !index.spend(1) {
+                    break;
+                }
                 walk.flow(function, instruction);
             }
         }
@@ -116,6 +130,9 @@ pub(super) fn infer(index: &Index<'_>, functions: &[u32], variables: &[u32]) -> 
             accesses.used.extend(named.filter(|id| everything.contains(id)));
             walk.touches(instruction, &mut |pointer, touch| {
                 let origins = walk.origins.get(&pointer).map(Vec::as_slice).unwrap_or_default();
+                if !index.spend(origins.len()) {
+                    return;
+                }
                 let touch = if origins.len() == 1 { touch } else { touch.uncertain() };
                 for &variable in origins {
                     accesses.touches.entry(variable).or_default().add(touch);
@@ -151,7 +168,7 @@ impl Walk<'_, '_> {
     /// Hands the origins of one id on to another.
     fn pass(&mut self, from: Option<u32>, to: Option<u32>) {
         let (Some(from), Some(to)) = (from, to) else { return };
-        if let Some(origins) = self.origins.get(&from).cloned() {
+        if let Some(origins) = self.origins.get(&from).filter(|origins| self.index.spend(origins.len() * ORIGIN)).cloned() {
             self.changed |= merge(self.origins.entry(to).or_default(), &origins);
         }
     }
@@ -182,12 +199,16 @@ impl Walk<'_, '_> {
                         self.pass(id_at(instruction, position + 1), Some(parameter));
                     }
                 }
-                if let (Some(origins), Some(result)) = (self.returns.get(&called), result) {
+                if let (Some(origins), Some(result)) = (self.returns.get(&called), result)
+                    && index.spend(origins.len() * ORIGIN)
+                {
                     self.changed |= merge(self.origins.entry(result).or_default(), origins);
                 }
             }
             Op::ReturnValue => {
-                if let Some(origins) = id_at(instruction, 0).and_then(|value| self.origins.get(&value)) {
+                if let Some(origins) = id_at(instruction, 0).and_then(|value| self.origins.get(&value))
+                    && self.index.spend(origins.len() * ORIGIN)
+                {
                     self.changed |= merge(self.returns.entry(function).or_default(), origins);
                 }
             }

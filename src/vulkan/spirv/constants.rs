@@ -14,12 +14,28 @@ use std::rc::Rc;
 
 /// Larger composites are constant data, from which no size is computed.
 const MAX_COMPOSITE: usize = 16;
+/// So are deeper ones, and dropping one takes as much stack as it is deep.
+const MAX_DEPTH: u32 = 8;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
     /// A number or truth value, zero-extended.
     Scalar(u64),
-    Composite(Rc<[Option<Value>]>),
+    /// How deep it is, and its parts.
+    Composite(u32, Rc<[Option<Value>]>),
+}
+
+impl Value {
+    /// A composite of these, if it is not too deep.
+    fn composite(parts: impl IntoIterator<Item = Option<Value>>) -> Option<Value> {
+        let parts: Rc<[Option<Value>]> = parts.into_iter().collect();
+        let depth = parts.iter().flatten().map(|part| match part {
+            Value::Scalar(_) => 1,
+            &Value::Composite(depth, _) => depth + 1,
+        });
+        let depth = depth.max().unwrap_or(1);
+        (depth <= MAX_DEPTH).then_some(Value::Composite(depth, parts))
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -63,6 +79,11 @@ impl Constants {
             empty_array: false,
         };
         let mut overrides = HashMap::new();
+        if overrides.try_reserve(given.len()).is_err() {
+            let message = format!("no host memory for the {} constants that are given", given.len());
+            constants.fail(Code::OutOfHostMemory, message);
+            return constants;
+        }
         for &(id, value) in given {
             if overrides.insert(id, value).is_some() {
                 constants.fail(Code::InvalidShader, format!("the constant {id} is given twice"));
@@ -84,14 +105,14 @@ impl Constants {
     pub(super) fn scalar(&self, id: u32) -> Option<u64> {
         match self.values.get(&id)? {
             &Value::Scalar(value) => Some(value),
-            Value::Composite(_) => None,
+            Value::Composite(..) => None,
         }
     }
 
     /// The numbers of a vector of three integers of 32 bits.
     pub(super) fn triple(&self, id: u32) -> Option<[u64; 3]> {
         let Some(Shape::Int { width: 32, .. }) = self.value_shapes.get(&id) else { return None };
-        let Value::Composite(parts) = self.values.get(&id)? else { return None };
+        let Value::Composite(_, parts) = self.values.get(&id)? else { return None };
         let [Some(Value::Scalar(x)), Some(Value::Scalar(y)), Some(Value::Scalar(z))] = **parts else { return None };
         Some([x, y, z])
     }
@@ -136,7 +157,7 @@ impl Constants {
             }
             Op::ConstantComposite | Op::SpecConstantComposite if instruction.operands.len() <= MAX_COMPOSITE => {
                 let parts = instruction.operands.iter().map(|part| self.values.get(&part.id_ref_any()?).cloned());
-                Some(Value::Composite(parts.collect()))
+                Value::composite(parts)
             }
             Op::Undef => {
                 let operation = index.parsed.spec_ops.get(&id);
@@ -162,7 +183,7 @@ impl Constants {
             return Some(Value::Scalar(0));
         }
         let count = literal_at(&index.defined_by(ty, Op::TypeVector)?.operands, 1)? as usize;
-        (count <= MAX_COMPOSITE).then(|| Value::Composite(vec![Some(Value::Scalar(0)); count].into()))
+        if count <= MAX_COMPOSITE { Value::composite(vec![Some(Value::Scalar(0)); count]) } else { None }
     }
 
     fn add_type(&mut self, index: &Index<'_>, instruction: &Instruction, id: u32) {
@@ -230,24 +251,26 @@ impl Constants {
             Op::CompositeExtract => {
                 let mut found = value(0)?;
                 for &step in spec.operands.get(1..)? {
-                    let Value::Composite(parts) = found else { return None };
+                    let Value::Composite(_, parts) = found else { return None };
                     found = parts.get(step as usize)?.clone()?;
                 }
                 Some(found)
             }
             Op::CompositeInsert => {
-                let (Value::Composite(parts), &[_, _, step]) = (value(1)?, spec.operands.as_slice()) else {
+                let (Value::Composite(_, parts), &[_, _, step]) = (value(1)?, spec.operands.as_slice()) else {
                     return None;
                 };
                 let mut parts = parts.to_vec();
                 *parts.get_mut(step as usize)? = value(0);
-                Some(Value::Composite(parts.into()))
+                Value::composite(parts)
             }
             Op::VectorShuffle => {
-                let (Value::Composite(first), Value::Composite(second)) = (value(0)?, value(1)?) else { return None };
+                let (Value::Composite(_, first), Value::Composite(_, second)) = (value(0)?, value(1)?) else {
+                    return None;
+                };
                 let pick = |&step: &u32| first.iter().chain(second.iter()).nth(step as usize).cloned().flatten();
                 let steps = spec.operands.get(2..).filter(|steps| steps.len() <= MAX_COMPOSITE)?;
-                Some(Value::Composite(steps.iter().map(pick).collect()))
+                Value::composite(steps.iter().map(pick))
             }
             _ => {
                 let values = (0..spec.operands.len()).map(value).collect::<Option<Vec<_>>>()?;
@@ -318,22 +341,22 @@ fn member_end(index: &Index<'_>, ty: u32, member: u32, member_type: u32, size: O
 /// Applies an operation on scalars to scalars, or to the components of vectors of one length.
 fn map(values: &[Value], operation: &dyn Fn(&[u64]) -> Option<u64>) -> Option<Value> {
     let length = values.iter().find_map(|value| match value {
-        Value::Composite(parts) => Some(parts.len()),
+        Value::Composite(_, parts) => Some(parts.len()),
         Value::Scalar(_) => None,
     });
     let at = |position: usize| {
         let scalars = values.iter().map(|value| match value {
             &Value::Scalar(value) => Some(value),
-            Value::Composite(parts) => match parts.get(position)?.as_ref()? {
+            Value::Composite(_, parts) => match parts.get(position)?.as_ref()? {
                 &Value::Scalar(value) => Some(value),
-                Value::Composite(_) => None,
+                Value::Composite(..) => None,
             },
         });
         Some(Value::Scalar(operation(&scalars.collect::<Option<Vec<_>>>()?)?))
     };
     match length {
         None => at(0),
-        Some(length) => Some(Value::Composite((0..length).map(at).collect())),
+        Some(length) => Value::composite((0..length).map(at)),
     }
 }
 

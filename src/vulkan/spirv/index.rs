@@ -1,8 +1,10 @@
 //! A parsed module, looked at by what its instructions define.
 
+use super::budget::MOST_STEPS;
 use super::parse::{Parsed, id_at, literal_at, string_at};
 use rspirv::dr::{Instruction, Operand};
 use rspirv::spirv::{AddressingModel, BuiltIn, Capability, Decoration, ExecutionModel, Op, StorageClass};
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -40,6 +42,8 @@ pub(super) struct Index<'a> {
     member_decorations: HashMap<(u32, u32), Vec<Decorated<'a>>>,
     groups: HashMap<u32, Vec<u32>>,
     member_groups: HashMap<(u32, u32), Vec<u32>>,
+    /// What may still be spent on looking at the module.
+    steps: Cell<u64>,
 }
 
 impl<'a> Index<'a> {
@@ -59,6 +63,7 @@ impl<'a> Index<'a> {
             member_decorations: HashMap::new(),
             groups: HashMap::new(),
             member_groups: HashMap::new(),
+            steps: Cell::new(MOST_STEPS),
         };
         let mut open: Option<(u32, Function)> = None;
         for (at, instruction) in parsed.instructions.iter().enumerate() {
@@ -129,6 +134,18 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// Counts steps of work that a module can ask for in less than as many words. Whether there are some left; after
+    /// that nothing that was found out about the module can be relied on.
+    pub(super) fn spend(&self, steps: usize) -> bool {
+        let left = self.steps.get().saturating_sub(steps as u64);
+        self.steps.set(left);
+        left > 0
+    }
+
+    pub(super) fn exhausted(&self) -> bool {
+        self.steps.get() == 0
+    }
+
     pub(super) fn definition(&self, id: u32) -> Option<&'a Instruction> {
         self.definitions.get(&id).copied()
     }
@@ -144,14 +161,22 @@ impl<'a> Index<'a> {
     }
 
     pub(super) fn decorations(&self, id: u32) -> impl Iterator<Item = Decorated<'a>> {
-        let grouped = self.groups.get(&id).into_iter().flatten().filter_map(|group| self.decorations.get(group));
-        self.decorations.get(&id).into_iter().chain(grouped).flatten().copied()
+        self.all(self.decorations.get(&id), self.groups.get(&id))
     }
 
     pub(super) fn member_decorations(&self, id: u32, member: u32) -> impl Iterator<Item = Decorated<'a>> {
-        let groups = self.member_groups.get(&(id, member)).into_iter().flatten();
-        let grouped = groups.filter_map(|group| self.decorations.get(group));
-        self.member_decorations.get(&(id, member)).into_iter().chain(grouped).flatten().copied()
+        self.all(self.member_decorations.get(&(id, member)), self.member_groups.get(&(id, member)))
+    }
+
+    /// Decorations of its own and of its groups. Each is a step.
+    fn all<'s>(
+        &'s self,
+        own: Option<&'s Vec<Decorated<'a>>>,
+        groups: Option<&'s Vec<u32>>,
+    ) -> impl Iterator<Item = Decorated<'a>> {
+        let grouped = groups.into_iter().flatten().take_while(|_| self.spend(1));
+        let grouped = grouped.filter_map(|group| self.decorations.get(group));
+        own.into_iter().chain(grouped).flatten().take_while(|_| self.spend(1)).copied()
     }
 
     pub(super) fn has(&self, id: u32, decoration: Decoration) -> bool {

@@ -24,6 +24,7 @@
 //! it by decoration, and `ReadWrite` otherwise. Better too much than one stale byte.
 
 mod access;
+mod budget;
 mod constants;
 mod index;
 mod needs;
@@ -116,12 +117,19 @@ pub fn validator_available() -> bool {
 pub fn inspect(source: &KernelSource<'_>, limits: &ModuleLimits) -> Result<Module, Rejected> {
     let words = parse::to_words(source.code)?;
     parse::check_header(&words)?;
-    parse::check_lengths(&words)?;
-    let parsed = contained(|| parse::parse(&words)).and_then(|parsed| parsed);
-    let verdict = if source.trusted { Ok(()) } else { validate::validate(&words, limits) };
+    let instructions = budget::check_lengths(&words)?;
+    budget::check_memory(&words, instructions)?;
+    let parsed = contained(|| parse::parse(&words, instructions)).and_then(|parsed| parsed);
+    let verdict = if source.trusted {
+        Ok(())
+    } else {
+        contained(|| budget::check(&words))
+            .and_then(|within| within)
+            .and_then(|()| validate::validate(&words, limits))
+    };
     // What cannot be parsed is better explained by the validator.
     let parsed = parsed.map_err(|fault| verdict.clone().err().unwrap_or(fault))?;
-    let reflection = contained(|| reflect::reflect(&parsed, source, limits))?;
+    let reflection = contained(|| reflect::reflect(&parsed, source, limits, verdict.is_err()))?;
     let mut info = reflection.info;
     if verdict.is_err()
         && let Some(info) = &mut info

@@ -9,6 +9,7 @@ use crate::code::Code;
 use crate::error::Fault;
 use rspirv::dr::Operand;
 use rspirv::spirv::{AddressingModel, Capability, ExecutionMode, Op, StorageClass};
+use std::collections::HashSet;
 use std::fmt;
 
 /// A device feature, named as Vulkan names it.
@@ -186,7 +187,8 @@ pub(super) fn needs(index: &Index<'_>, declares_uses: bool) -> (Needs, Option<Fa
     let reach = if declares_uses { REACH } else { &[] };
     let mut needs = Needs::default();
     let mut fault = None;
-    for &capability in &index.capabilities {
+    let mut seen = HashSet::new();
+    for &capability in index.capabilities.iter().filter(|&&capability| seen.insert(capability)) {
         match TABLE.iter().chain(reach).find(|entry| entry.0 == capability) {
             Some(&(_, capability, feature)) => {
                 needs.0.extend(feature.map(|feature| Need { capability, feature }));
@@ -262,9 +264,6 @@ fn float_controls(index: &Index<'_>, needs: &mut Needs) {
             ExecutionMode::RoundingModeRTZ => ("RoundingModeRTZ", FloatControl::RoundingModeRTZ),
             _ => continue,
         };
-        let need = Need { capability, feature: Feature::FloatControl(control, width) };
-        if !needs.0.contains(&need) {
-            needs.0.push(need);
-        }
+        needs.0.push(Need { capability, feature: Feature::FloatControl(control, width) });
     }
 }

@@ -4,6 +4,7 @@
 //! the instructions, as it slices past the end of a module that is cut off, and constant operations, as it reads only
 //! one of a list of literals.
 
+use super::budget::MOST_BYTES;
 use crate::code::Code;
 use crate::error::Fault;
 use rspirv::binary::{Consumer, ParseAction, ParseState};
@@ -11,7 +12,7 @@ use rspirv::dr::{Instruction, ModuleHeader, Operand};
 use rspirv::spirv::{self, Op};
 use std::collections::HashMap;
 
-const HEADER_WORDS: usize = 5;
+pub(super) const HEADER_WORDS: usize = 5;
 /// The most ids a module may use by SPIR-V's own limits; drivers allocate by this number before they read on.
 const MAX_BOUND: u32 = 0x3F_FFFF;
 /// What a Vulkan 1.2 driver reads.
@@ -34,9 +35,6 @@ pub(super) struct Parsed {
 fn invalid(message: String) -> Fault {
     Fault::new(Code::InvalidShader, message)
 }
-
-/// A module beyond this is refused unread: what looks at it takes many times its size, and no shader comes near.
-pub(super) const MOST_BYTES: usize = 64 << 20;
 
 /// The module's words in the host's order.
 pub(super) fn to_words(code: &[u8]) -> Result<Vec<u32>, Fault> {
@@ -94,30 +92,13 @@ pub(super) fn check_header(words: &[u32]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks that the lengths of the instructions add up to the module.
-pub(super) fn check_lengths(words: &[u32]) -> Result<(), Fault> {
-    let mut at = HEADER_WORDS;
-    while let Some(head) = words.get(at) {
-        let (length, left) = ((head >> 16) as usize, words.len() - at);
-        if length == 0 {
-            return Err(invalid(format!("the instruction at word {at} has no length")));
-        }
-        if length > left {
-            return Err(invalid(format!(
-                "the module ends inside the instruction at word {at}, which is {length} words long: {left} are there"
-            )));
-        }
-        at += length;
-    }
-    Ok(())
-}
-
 /// Takes apart a module whose header and lengths were checked.
-pub(super) fn parse(words: &[u32]) -> Result<Parsed, Fault> {
+pub(super) fn parse(words: &[u32], instructions: u64) -> Result<Parsed, Fault> {
     let mut parsed = Parsed::default();
-    let bytes = set_spec_ops_aside(words, &mut parsed.spec_ops);
+    let bytes = set_spec_ops_aside(words, &mut parsed.spec_ops)?;
     let bound = words.get(3).copied().unwrap_or(0);
     let mut collector = Collector { instructions: Vec::new() };
+    collector.instructions.try_reserve_exact(instructions as usize).map_err(|_| no_memory(words))?;
     rspirv::binary::Parser::new(&bytes, &mut collector).parse().map_err(explain)?;
     parsed.instructions = collector.instructions;
     for instruction in &parsed.instructions {
@@ -132,10 +113,16 @@ fn explain(state: ParseState) -> Fault {
     invalid(format!("the module cannot be parsed: {state}"))
 }
 
+fn no_memory(words: &[u32]) -> Fault {
+    let message = format!("no host memory for the instructions of a module of {} words", words.len());
+    Fault::new(Code::OutOfHostMemory, message)
+}
+
 /// The module's bytes as the parser wants them, with an `OpUndef` in place of each constant operation.
-fn set_spec_ops_aside(words: &[u32], spec_ops: &mut HashMap<u32, SpecOp>) -> Vec<u8> {
+fn set_spec_ops_aside(words: &[u32], spec_ops: &mut HashMap<u32, SpecOp>) -> Result<Vec<u8>, Fault> {
     const UNDEF_HEAD: u32 = 3 << 16 | Op::Undef as u32;
-    let mut bytes = Vec::with_capacity(words.len() * 4);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(words.len() * 4).map_err(|_| no_memory(words))?;
     let mut keep = |words: &[u32]| bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     let (header, mut rest) = words.split_at(HEADER_WORDS.min(words.len()));
     keep(header);
@@ -150,7 +137,7 @@ fn set_spec_ops_aside(words: &[u32], spec_ops: &mut HashMap<u32, SpecOp>) -> Vec
         }
         rest = after;
     }
-    bytes
+    Ok(bytes)
 }
 
 struct Collector {

@@ -1,14 +1,15 @@
 //! The entry point's bindings, group size, push constants and limits.
 
 use super::ModuleLimits;
-use super::access::{Accesses, Touch, infer, promises};
+use super::access::{Accesses, Touch, infer, named, promises};
+use super::budget::MOST_STEPS;
 use super::constants::Constants;
 use super::index::Index;
 use super::needs::{Needs, needs};
 use super::parse::{Parsed, id_at, literal_at};
 use crate::code::Code;
 use crate::error::Fault;
-use crate::failure::Access;
+use crate::failure::{Access, MAX_NAME, cut};
 use crate::stream::backend::{BindingInfo, KernelInfo, KernelSource};
 use rspirv::dr::{Instruction, Operand};
 use rspirv::spirv::{AddressingModel, BuiltIn, Decoration, Dim, ExecutionMode, ExecutionModel, Op, StorageClass};
@@ -39,7 +40,13 @@ impl Faults {
 /// The most entry points that a message lists.
 const MAX_LISTED: usize = 8;
 
-pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &ModuleLimits) -> Reflection {
+/// Of a module that is `refused` already only its bindings are looked at, and what it needs.
+pub(super) fn reflect(
+    parsed: &Parsed,
+    source: &KernelSource<'_>,
+    limits: &ModuleLimits,
+    refused: bool,
+) -> Reflection {
     let index = Index::new(parsed);
     let (needs, mut unsupported) = needs(&index, source.declares_uses);
     let seen = match index.addressing {
@@ -75,23 +82,30 @@ pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &Modul
 
     let functions = index.reachable([entry]);
     let buffers: Vec<u32> = index.variables.iter().copied().filter(|&id| is_storage_buffer(&index, id)).collect();
-    let accesses = infer(&index, &functions, &buffers);
+    let accesses = if refused { named(&index, &functions) } else { infer(&index, &functions, &buffers) };
     let mine = owned(&index, &accesses);
     let array = source.declares_uses.then_some(&constants);
-    check_layout(&index, &accesses, array, limits, &mut faults);
     let (bindings, promised_read, count) = bindings(&index, &accesses, &constants, &mine, &buffers, limits);
-    if count > u64::from(limits.max_bindings) {
-        let most = limits.max_bindings;
-        faults.add(Code::LimitExceeded, format!("the module binds {count} buffers; the device binds {most}"));
+    let mut info = KernelInfo { bindings, ..KernelInfo::default() };
+    if !refused {
+        check_layout(&index, &accesses, array, limits, &mut faults);
+        if count > u64::from(limits.max_bindings) {
+            let most = limits.max_bindings;
+            faults.add(Code::LimitExceeded, format!("the module binds {count} buffers; the device binds {most}"));
+        }
+        info.push_size = push_size(&index, &constants, &mine, limits, &mut faults);
+        info.group_size = group_size(&index, &constants, entry, limits, &mut faults).unwrap_or_default();
+        if constants.empty_array {
+            faults.add(Code::InvalidShader, "an array of the module has no elements after specialization".into());
+        }
+        check_memory(&index, &constants, &accesses, &functions, limits, &mut faults);
     }
-    let push_size = push_size(&index, &constants, &mine, limits, &mut faults);
-    let group_size = group_size(&index, &constants, entry, limits, &mut faults);
-    if constants.empty_array {
-        faults.add(Code::InvalidShader, "an array of the module has no elements after specialization".into());
+    if index.exhausted() {
+        let message = format!("finding out what the module does takes more than {MOST_STEPS} steps");
+        let fault = Some(Fault::new(Code::LimitExceeded, message));
+        return Reflection { info: None, promised_read: Vec::new(), needs, unsupported, fault };
     }
-    check_memory(&index, &constants, &accesses, &functions, limits, &mut faults);
-    let info = Some(KernelInfo { bindings, group_size: group_size.unwrap_or_default(), push_size });
-    Reflection { info, promised_read, needs, unsupported, fault: faults.0 }
+    Reflection { info: Some(info), promised_read, needs, unsupported, fault: faults.0 }
 }
 
 /// The function of the compute entry point, or why there is none, and then the only other one that could be meant.
@@ -152,10 +166,11 @@ fn describe(index: &Index<'_>, variable: u32) -> String {
 }
 
 fn name_of<'a>(index: &Index<'a>, variable: u32) -> &'a str {
-    match index.name(variable) {
+    let name = match index.name(variable) {
         "" => index.points_to(variable).map_or("", |(_, pointee)| index.name(index.block_of(pointee).0)),
         name => name,
-    }
+    };
+    cut(name, MAX_NAME)
 }
 
 /// Step 5 of the module's checks.
@@ -373,7 +388,7 @@ fn bindings(
         };
         let name: Arc<str> = here.name.into();
         for element in 0..here.count.min((most - list.len()) as u64) as u32 {
-            list.push(BindingInfo { set, binding, element, access, name: Arc::clone(&name) });
+            list.push(BindingInfo { set, binding, element, access, coverage: None, name: Arc::clone(&name) });
             promised_read.push(here.promised_read);
         }
     }
