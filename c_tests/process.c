@@ -179,7 +179,7 @@ TEST(a_child_of_a_process_that_is_done_with_its_devices_has_its_own) {
 
 /* ---- exit ---- */
 
-enum { WORDS = 1 << 20 };
+enum { WORDS = 1 << 16 };
 
 static struct {
     tg_device dev;
@@ -194,7 +194,7 @@ static void begin_work(uint64_t flags) {
     ending.data = buffer(ending.dev, "data", WORDS);
     ending.code = kernel(ending.dev, "increment");
     if (tg_buffer_fill(ending.dev, 0, whole(ending.data), 0, 4) != TG_OK) _exit(9);
-    for (int i = 0; i < 400; i++)
+    for (int i = 0; i < 200; i++)
         if (increment(ending.dev, (uint64_t)i % 4, ending.code, whole(ending.data), WORDS, 1) != TG_OK) _exit(9);
     for (uint64_t stream = 0; stream < 4; stream++)
         if (tg_stream_flush(ending.dev, stream) != TG_OK) _exit(9);

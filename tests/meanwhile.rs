@@ -5,7 +5,7 @@ mod host;
 use host::backend::{Options, Pace};
 use host::rig::{Rig, misused, settings, whole};
 use tidegate::code::Code;
-use tidegate::device::{BufferDesc, BufferMemory, Handle, Settings};
+use tidegate::device::{BufferDesc, BufferMemory, ErrorDesc, Handle, Settings};
 use tidegate::error::Result as Answer;
 use tidegate::memory::MemoryKind;
 
@@ -81,6 +81,52 @@ fn a_ragged_fill_of_what_was_allocated_meanwhile_is_made() {
     rig.device.buffer_fill(0, slice, 5, 1).expect("a fill");
     assert_eq!(rig.read(slice).expect("its bytes"), [5; 63]);
     rig.assert_ordered();
+}
+
+/// A token without bytes is skipped over; with them, it has no memory of ours to move bytes to or from.
+fn refused_when_a_token(field: &str, call: impl FnOnce(&Rig, Handle, Handle) -> Answer) {
+    let (rig, _, other) = busy();
+    let (token, answer) = rig.try_buffer(64, BufferMemory::Token, "token");
+    answer.expect("a token");
+    let error = ErrorDesc { code: 1, message: "", label: "" };
+    rig.device.fail_unallocated(token, &error).expect("no bytes");
+    allocate_meanwhile(rig, token, 64);
+    assert_eq!(misused(call(rig, token, other)), (Code::InvalidArgument, field));
+    rig.assert_ordered();
+}
+
+#[test]
+fn a_write_to_what_became_a_token_is_refused() {
+    refused_when_a_token("dst.buffer", |rig, token, _| rig.write(whole(token), &[1; 64]));
+}
+
+#[test]
+fn a_fill_of_what_became_a_token_is_refused() {
+    refused_when_a_token("dst.buffer", |rig, token, _| rig.device.buffer_fill(0, whole(token), 1, 4));
+}
+
+#[test]
+fn a_ragged_fill_of_what_became_a_token_is_refused() {
+    refused_when_a_token("dst.buffer", |rig, token, _| {
+        rig.device.buffer_fill(0, host::rig::part(token, 1, 63), 1, 1)
+    });
+}
+
+#[test]
+fn a_copy_to_what_became_a_token_is_refused() {
+    refused_when_a_token("dst.buffer", |rig, token, other| rig.device.buffer_copy(0, whole(token), whole(other)));
+}
+
+#[test]
+fn a_copy_from_what_became_a_token_is_refused() {
+    refused_when_a_token("src.buffer", |rig, token, other| rig.device.buffer_copy(0, whole(other), whole(token)));
+}
+
+#[test]
+fn a_read_of_what_became_a_token_is_refused() {
+    refused_when_a_token("src.buffer", |rig, token, _| {
+        rig.device.buffer_read(0, &mut [0; 64], whole(token), tidegate::device::FOREVER)
+    });
 }
 
 #[test]

@@ -214,11 +214,12 @@ impl<B: Backend> Core<B> {
         Ok(bytes)
     }
 
-    /// Checks bytes again that were found under an earlier lock: another thread may have destroyed the buffer since, or
-    /// allocated it anew with another size.
+    /// Checks bytes again that were found under an earlier lock: another thread may have destroyed the buffer since,
+    /// allocated it anew with another size, or allocated what is a token, which has no memory of ours.
     fn still_there(&self, slice: Slice, bytes: Bytes, handle_field: &'static str, range_field: &'static str) -> Result {
         let slice = Slice { offset: bytes.start, size: bytes.end - bytes.start, ..slice };
-        resolve(&self.memory, slice, handle_field, range_field).map(drop)
+        resolve(&self.memory, slice, handle_field, range_field)?;
+        self.with_memory(bytes.block, handle_field)
     }
 
     fn resolve_all(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {

@@ -1,7 +1,7 @@
 //! The `VkDevice` and what was switched on for it. Everything made on it holds it, so it goes last.
 
-use super::fault;
 use super::instance::Instance;
+use super::{entries, fault};
 use super::physical::{Probed, ShaderFeatures};
 use super::queue::Queue;
 use crate::error::Fault;
@@ -48,7 +48,7 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn create(instance: Instance, probed: Probed, disabled: Disabled) -> Result<Gpu, Fault> {
+    pub(super) fn create(instance: Instance, mut probed: Probed, disabled: Disabled) -> Result<Gpu, Fault> {
         let push = probed.push_descriptor && !disabled.push_descriptors;
         let sync2 = probed.synchronization2 && !disabled.synchronization2;
         let robustness2 = probed.robustness2 && !disabled.robustness2;
@@ -146,6 +146,25 @@ impl Gpu {
             fault::with_code(code, result, "vkCreateDevice", doing)
         })?;
 
+        let get = instance.raw.fp_v1_0().get_device_proc_addr;
+        // SAFETY: the device is alive and the name NUL-terminated.
+        let has = |name: &CStr| unsafe { get(raw.handle(), name.as_ptr()) }.is_some();
+        if let Err(fault) = entries::require(entries::DEVICE, has) {
+            match has(c"vkDestroyDevice") {
+                // SAFETY: nothing was made on the device.
+                true => unsafe { raw.destroy_device(None) },
+                // What cannot be destroyed stays, and so does what it needs.
+                false => std::mem::forget(instance),
+            }
+            return Err(fault);
+        }
+        // An optional feature without its entry points is not used.
+        let push = push && entries::are_there(entries::PUSH, has);
+        let sync2 = sync2 && entries::are_there(entries::SYNCHRONIZATION2[usize::from(!probed.is_1_3())], has);
+        let labels = instance.debug_utils && entries::are_there(entries::LABELS, has);
+        probed.device_fault &= entries::are_there(entries::DEVICE_FAULT, has);
+        probed.shader.buffer_device_address &= entries::are_there(entries::ADDRESSES, has);
+
         let queues = (0..count)
             // SAFETY: the device was made with `count` queues of this family.
             .map(|index| Queue::new(unsafe { raw.get_device_queue(probed.family, index) }))
@@ -162,7 +181,7 @@ impl Gpu {
         });
         Ok(Gpu {
             push: push.then(|| khr::push_descriptor::Device::new(&instance.raw, &raw)),
-            debug: instance.debug_utils.then(|| ext::debug_utils::Device::new(&instance.raw, &raw)),
+            debug: labels.then(|| ext::debug_utils::Device::new(&instance.raw, &raw)),
             device_fault: probed.device_fault.then(|| ext::device_fault::Device::new(&instance.raw, &raw)),
             synchronization2,
             robustness2,

@@ -2,7 +2,7 @@
 
 use super::fault::{fault, with_code};
 use super::messages::{Messages, messenger_info};
-use super::{loader, messages};
+use super::{entries, loader, messages};
 use crate::code::Code;
 use crate::error::Fault;
 use ash::{ext, khr, vk};
@@ -88,6 +88,7 @@ impl Instance {
         let mut of_layer = Vec::new();
         let mut layers: Vec<&CStr> = Vec::new();
         if options.validation {
+            entries::require(entries::LAYERS, |name| loader::has(&entry, vk::Instance::null(), name))?;
             require_layer(&entry)?;
             layers.push(VALIDATION_LAYER);
             of_layer = extensions(&entry, Some(VALIDATION_LAYER))?;
@@ -146,6 +147,17 @@ impl Instance {
             };
             with_code(code, result, "vkCreateInstance", format_args!("({})", loader::drivers_looked_for()))
         })?;
+        let has = |name: &CStr| loader::has(&entry, raw.handle(), name);
+        if let Err(fault) = entries::require(entries::INSTANCE, has) {
+            match has(c"vkDestroyInstance") {
+                // SAFETY: nothing was made from the instance.
+                true => unsafe { raw.destroy_instance(None) },
+                // What cannot be destroyed stays, and so does what it needs.
+                false => std::mem::forget((entry, messages)),
+            }
+            return Err(fault);
+        }
+        let debug_utils = debug_utils && entries::are_there(entries::MESSENGER, has);
         let mut instance = Instance { raw, api_version, debug_utils, messages, messenger: None, entry };
         if debug_utils {
             let loaded = ext::debug_utils::Instance::new(&instance.entry, &instance.raw);

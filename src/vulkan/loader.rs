@@ -1,8 +1,10 @@
 //! Finds Vulkan at run time, so that a program using the library starts on machines without it.
 
+use super::entries;
 use crate::code::Code;
 use crate::error::Fault;
 use ash::vk;
+use std::ffi::CStr;
 
 /// The name the loader library goes by on this platform; only for messages, `ash` opens it.
 const LIBRARY: &str = if cfg!(target_os = "windows") {
@@ -28,17 +30,14 @@ pub(super) fn open(get_instance_proc_addr: Option<vk::PFN_vkGetInstanceProcAddr>
             )
         })?,
     };
-    // SAFETY: a null instance and a NUL-terminated name are what this call takes before an instance exists.
-    let create = unsafe { entry.get_instance_proc_addr(vk::Instance::null(), c"vkCreateInstance".as_ptr()) };
-    if create.is_none() {
-        return Err(Fault {
-            code: Code::InitializationFailed,
-            vk_result: 0,
-            vk_function: "vkGetInstanceProcAddr",
-            message: "the Vulkan loader knows no vkCreateInstance".into(),
-        });
-    }
+    entries::require(entries::GLOBAL, |name| has(&entry, vk::Instance::null(), name))?;
     Ok(entry)
+}
+
+/// Whether there is an entry point of an instance, or without one.
+pub(super) fn has(entry: &ash::Entry, instance: vk::Instance, name: &CStr) -> bool {
+    // SAFETY: the instance is null or alive, and the name NUL-terminated.
+    unsafe { entry.get_instance_proc_addr(instance, name.as_ptr()) }.is_some()
 }
 
 /// Which drivers the loader was told to use, for messages that say what was looked for.

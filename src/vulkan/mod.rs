@@ -6,6 +6,7 @@
 
 mod descriptors;
 mod device;
+mod entries;
 mod fault;
 #[cfg(test)]
 mod fault_tests;
