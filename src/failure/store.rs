@@ -230,7 +230,8 @@ impl Failures {
     /// A block goes away: its claims are shed (R17) and nothing of it stays.
     pub fn shed(&mut self, claims: &mut Claims) {
         if claims.device_memory {
-            self.device_blocks -= 1;
+            // A device that a panic left half written is destroyed like any other.
+            self.device_blocks = self.device_blocks.saturating_sub(1);
             if claims.losses != self.loss.count {
                 self.reconciled_one();
             }
@@ -367,7 +368,7 @@ impl Failures {
     }
 
     fn reconciled_one(&mut self) {
-        self.loss.unreconciled -= 1;
+        self.loss.unreconciled = self.loss.unreconciled.saturating_sub(1);
         if self.loss.unreconciled == 0 && !self.is_lost() {
             self.loss.suspects = Arc::default();
         }
