@@ -1076,7 +1076,9 @@ impl World {
                 Err(Error::Timeout) if hurried => Ok(()),
                 Err(Error::Unwritten(roots)) if !expected.is_empty() && ids(&roots) == expected => Ok(()),
                 // The bytes are good, and only the read's own copy failed.
-                Err(Error::Failed(_, roots)) if expected.is_empty() && root >= NO_ROOT && roots.ids.len() == 1 => Ok(()),
+                Err(Error::Failed(_, roots)) if expected.is_empty() && root >= NO_ROOT && roots.ids.len() == 1 => {
+                    Ok(())
+                }
                 Err(Error::Failed(_, roots)) if expected.is_empty() && roots.ids[..] == [root] => Ok(()),
                 other => Err(format!("its recording was refused with root {root}, but the answer was {other:?}")),
             };
