@@ -44,15 +44,32 @@ fn experiment() {
             use tidegate::stream::backend::KernelSource;
             use tidegate::vulkan::spirv::{ModuleLimits, inspect};
             std::thread::scope(|s| {
-                std::thread::Builder::new().stack_size(stack).spawn_scoped(s, || {
-            for trusted in [true, false] {
-                let start = std::time::Instant::now();
-                let r = inspect(&KernelSource { code: &code, entry: "main", constants: &[], label: "", trusted, declares_uses: false }, &ModuleLimits::default());
-                let status = std::fs::read_to_string("/proc/self/status").unwrap();
-                let hwm = status.lines().find(|l| l.starts_with("VmHWM")).unwrap();
-                println!("RESULT {spec} inspect trusted={trusted} {:?} {hwm} {:?}", start.elapsed(), r.map(|_| ()).map_err(|r| r.fault.message));
-            }
-                }).unwrap();
+                std::thread::Builder::new()
+                    .stack_size(stack)
+                    .spawn_scoped(s, || {
+                        for trusted in [true, false] {
+                            let start = std::time::Instant::now();
+                            let r = inspect(
+                                &KernelSource {
+                                    code: &code,
+                                    entry: "main",
+                                    constants: &[],
+                                    label: "",
+                                    trusted,
+                                    declares_uses: false,
+                                },
+                                &ModuleLimits::default(),
+                            );
+                            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+                            let hwm = status.lines().find(|l| l.starts_with("VmHWM")).unwrap();
+                            println!(
+                                "RESULT {spec} inspect trusted={trusted} {:?} {hwm} {:?}",
+                                start.elapsed(),
+                                r.map(|_| ()).map_err(|r| r.fault.message)
+                            );
+                        }
+                    })
+                    .unwrap();
             });
             return;
         }

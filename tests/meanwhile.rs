@@ -107,9 +107,7 @@ fn a_fill_of_what_became_a_token_is_refused() {
 
 #[test]
 fn a_ragged_fill_of_what_became_a_token_is_refused() {
-    refused_when_a_token("dst.buffer", |rig, token, _| {
-        rig.device.buffer_fill(0, host::rig::part(token, 1, 63), 1, 1)
-    });
+    refused_when_a_token("dst.buffer", |rig, token, _| rig.device.buffer_fill(0, host::rig::part(token, 1, 63), 1, 1));
 }
 
 #[test]

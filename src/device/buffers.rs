@@ -5,6 +5,7 @@ use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots, text};
 use crate::failure::{BlockKey, Context, FailureStore, Name};
 use crate::memory::{Block, Buffer, Hazards, MemoryKind, Purpose};
+use crate::room::no_memory;
 use crate::stream::Backend;
 
 const KINDS: [MemoryKind; 3] = [MemoryKind::Device, MemoryKind::Upload, MemoryKind::Readback];
@@ -125,13 +126,16 @@ impl<B: Backend> Core<B> {
             label: name.label.clone(),
             tag: desc.tag,
         });
+        // Before there is a block: what is made from here on is taken back or kept.
+        if self.memory.make_room(1).is_err() {
+            return (Handle::default(), Err(no_memory().into()));
+        }
         let claims = self.failures.new_block(name, desc.size, purpose.is_some(), fresh);
         let block = self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None });
         let buffer = Buffer { block, size: desc.size, purpose, stream: desc.stream, tag: desc.tag };
         let Ok(handle) = self.memory.buffers.insert(buffer) else {
             self.forget(block);
-            let fault = Fault::new(Code::LimitExceeded, "a device has at most 1048576 buffers at a time");
-            return (Handle::default(), Err(fault.into()));
+            return (Handle::default(), Err(self.memory.buffers.refusal("buffers").into()));
         };
         if desc.unallocated {
             let fault = Fault::new(Code::NeverWritten, "the buffer was not allocated yet");

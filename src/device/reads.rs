@@ -125,9 +125,13 @@ impl<B: Backend> Device<B> {
             }
         };
         let read = Read { state, size, source: asked.source, fetching: Arc::default() };
-        let handle = self.with(|core| core.reads.insert(read).map_err(|read| core.let_go(read)));
-        let full = |()| Fault::new(Code::LimitExceeded, "a device has at most 1048576 reads at a time");
-        Ok((handle.map_err(full)?, failed))
+        let handle = self.with(|core| {
+            core.reads.insert(read).map_err(|read| {
+                core.let_go(read);
+                core.reads.refusal("reads")
+            })
+        });
+        Ok((handle?, failed))
     }
 
     /// Checks what a call asks for.

@@ -186,11 +186,8 @@ fn next_entry(last: &mut u32) -> Result<(u32, &'static Entry)> {
         let size = 1_usize << chunk;
         let mut entries = Vec::new();
         entries.try_reserve_exact(size).map_err(|_| Fault::new(Code::OutOfHostMemory, "no room for another device"))?;
-        let closed = || Entry {
-            calls: AtomicU32::new(CLOSED),
-            epoch: AtomicU32::new(0),
-            device: UnsafeCell::new(None),
-        };
+        let closed =
+            || Entry { calls: AtomicU32::new(CLOSED), epoch: AtomicU32::new(0), device: UnsafeCell::new(None) };
         entries.resize_with(size, closed);
         let _ = CHUNKS[chunk].set(entries.into_boxed_slice());
     }

@@ -6,6 +6,7 @@ use super::pages::{PageLimits, Pages, Place, Purpose};
 use super::source::{MemoryKind, PageSource};
 use crate::error::Fault;
 use crate::failure::{BlockKey, Blocks, Claims, Use};
+use crate::room::Room;
 use slotmap::SlotMap;
 
 /// What backs one buffer: its claims, and where its bytes are.
@@ -51,6 +52,11 @@ impl<S: PageSource> Memory<S> {
             blocks: SlotMap::with_key(),
             pages: Pages::new(limits),
         }
+    }
+
+    /// Sees to room for so many more blocks.
+    pub fn make_room(&mut self, more: usize) -> Result<(), Fault> {
+        self.blocks.make_room(more)
     }
 
     /// Gives a block without bytes its place.

@@ -1,9 +1,9 @@
 //! The `VkDevice` and what was switched on for it. Everything made on it holds it, so it goes last.
 
 use super::instance::Instance;
-use super::{entries, fault};
 use super::physical::{Probed, ShaderFeatures};
 use super::queue::Queue;
+use super::{entries, fault};
 use crate::error::Fault;
 use ash::{ext, khr, vk};
 use std::ffi::{CStr, c_char};

@@ -140,7 +140,8 @@ mod tests {
             .flatten()
             .map(|name| name.to_str().expect("ASCII"))
             .collect();
-        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/vulkan")).expect("the sources are there");
+        let folder =
+            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/vulkan")).expect("the sources are there");
         let mut called = 0;
         for file in folder {
             let path = file.expect("a file").path();
@@ -151,7 +152,10 @@ mod tests {
             for at in ["raw.", "fp.", "fp_v1_0().", "fp_v1_1().", "fp_v1_2().", "fp_v1_3()."] {
                 for (found, _) in source.match_indices(at) {
                     let rest = &source[found + at.len()..];
-                    let method: String = rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_' || c.is_ascii_digit()).collect();
+                    let method: String = rest
+                        .chars()
+                        .take_while(|c| c.is_ascii_lowercase() || *c == '_' || c.is_ascii_digit())
+                        .collect();
                     // A call, or a function that is called through the table.
                     let is_call = rest[method.len()..].starts_with('(') || rest[method.len()..].starts_with(")(");
                     let own = ["handle", "fp_v", "clone", "wrapping", "is_"].iter().any(|own| method.starts_with(own));

@@ -82,7 +82,10 @@ pub(super) fn promises(index: &Index<'_>, variable: u32, decoration: Decoration)
         let (_, pointee) = index.points_to(variable)?;
         let (block, _) = index.block_of(pointee);
         let members = index.defined_by(block, Op::TypeStruct)?.operands.len();
-        Some(members > 0 && (0..members).all(|member| index.spend(1) && index.member_has(block, member as u32, decoration)))
+        Some(
+            members > 0
+                && (0..members).all(|member| index.spend(1) && index.member_has(block, member as u32, decoration)),
+        )
     };
     index.has(variable, decoration) || members() == Some(true)
 }
@@ -168,7 +171,9 @@ impl Walk<'_, '_> {
     /// Hands the origins of one id on to another.
     fn pass(&mut self, from: Option<u32>, to: Option<u32>) {
         let (Some(from), Some(to)) = (from, to) else { return };
-        if let Some(origins) = self.origins.get(&from).filter(|origins| self.index.spend(origins.len() * ORIGIN)).cloned() {
+        if let Some(origins) =
+            self.origins.get(&from).filter(|origins| self.index.spend(origins.len() * ORIGIN)).cloned()
+        {
             self.changed |= merge(self.origins.entry(to).or_default(), &origins);
         }
     }

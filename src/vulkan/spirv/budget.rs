@@ -103,7 +103,10 @@ enum Id {
     /// A constant of one number.
     Scalar(u32),
     /// A constant that is written out to so many.
-    Composite { ty: u32, size: u32 },
+    Composite {
+        ty: u32,
+        size: u32,
+    },
     /// Any other value, by its type.
     Value(u32),
     Function(u32),
@@ -571,7 +574,8 @@ impl Measure<'_> {
             let nesting = self.calls[call as usize].nesting;
             sum.instructions = sum.instructions.saturating_add(callee.instructions);
             sum.locals = sum.locals.saturating_add(callee.locals);
-            sum.nesting = sum.nesting.saturating_add(callee.nesting).saturating_add(nesting.saturating_mul(callee.blocks));
+            sum.nesting =
+                sum.nesting.saturating_add(callee.nesting).saturating_add(nesting.saturating_mul(callee.blocks));
             // Its first block goes on in that of the call.
             sum.blocks = sum.blocks.saturating_add(callee.blocks.saturating_sub(1));
         }
@@ -580,9 +584,17 @@ impl Measure<'_> {
         let control_flow =
             (sum.blocks / 2).saturating_mul(sum.instructions.saturating_add(sum.nesting.saturating_mul(NESTING)));
         for (what, count, most) in [
-            ("has a function of many instructions after calls are replaced by what they call", sum.instructions, MOST_INLINED),
+            (
+                "has a function of many instructions after calls are replaced by what they call",
+                sum.instructions,
+                MOST_INLINED,
+            ),
             ("has a function of many variables after calls are replaced by what they call", sum.locals, MOST_LOCALS),
-            ("has a function whose blocks, and what they are nested in, multiply to much work", control_flow, MOST_CONTROL_FLOW),
+            (
+                "has a function whose blocks, and what they are nested in, multiply to much work",
+                control_flow,
+                MOST_CONTROL_FLOW,
+            ),
         ] {
             if count > most {
                 return Err(exceeded(what, count, most));

@@ -123,9 +123,7 @@ pub fn inspect(source: &KernelSource<'_>, limits: &ModuleLimits) -> Result<Modul
     let verdict = if source.trusted {
         Ok(())
     } else {
-        contained(|| budget::check(&words))
-            .and_then(|within| within)
-            .and_then(|()| validate::validate(&words, limits))
+        contained(|| budget::check(&words)).and_then(|within| within).and_then(|()| validate::validate(&words, limits))
     };
     // What cannot be parsed is better explained by the validator.
     let parsed = parsed.map_err(|fault| verdict.clone().err().unwrap_or(fault))?;

@@ -41,12 +41,7 @@ impl Faults {
 const MAX_LISTED: usize = 8;
 
 /// Of a module that is `refused` already only its bindings are looked at, and what it needs.
-pub(super) fn reflect(
-    parsed: &Parsed,
-    source: &KernelSource<'_>,
-    limits: &ModuleLimits,
-    refused: bool,
-) -> Reflection {
+pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &ModuleLimits, refused: bool) -> Reflection {
     let index = Index::new(parsed);
     let (needs, mut unsupported) = needs(&index, source.declares_uses);
     let seen = match index.addressing {
