@@ -16,6 +16,7 @@ pub mod ffi;
 pub mod log;
 pub mod memory;
 pub mod process;
+pub mod room;
 pub mod spare;
 pub mod stream;
 pub mod vulkan;

@@ -7,6 +7,7 @@ use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots, text};
 use crate::failure::{BlockKey, Context, FailureStore, Name, Point};
 use crate::memory::{Block, Buffer, Hazards, MemoryKind, Place, Purpose};
+use crate::room::no_memory;
 use crate::stream::Backend;
 use smallvec::SmallVec;
 
@@ -202,6 +203,11 @@ impl<B: Backend> Core<B> {
             label: name.label.clone(),
             tag: desc.tag,
         });
+        // Before there is a block: what is made from here on is taken back or kept.
+        if self.memory.make_room(1).is_err() {
+            taken.ok().flatten().iter().for_each(|place| self.memory.pages.free(place));
+            return Attempt::Done((Handle::default(), Err(no_memory().into())));
+        }
         let Core { failures, memory, .. } = self;
         let block = memory.blocks.insert_with_key(|key| {
             let claims = failures.new_block(key, name, desc.size, purpose.is_some(), fresh);
@@ -211,8 +217,7 @@ impl<B: Backend> Core<B> {
         let Ok(handle) = self.memory.buffers.insert(buffer) else {
             taken.ok().flatten().iter().for_each(|place| self.memory.pages.free(place));
             self.forget(block);
-            let fault = Fault::new(Code::LimitExceeded, "a device has at most 1048576 buffers at a time");
-            return Attempt::Done((Handle::default(), Err(fault.into())));
+            return Attempt::Done((Handle::default(), Err(self.memory.buffers.refusal("buffers").into())));
         };
         if desc.unallocated {
             let fault = Fault::new(Code::NeverWritten, "the buffer was not allocated yet");

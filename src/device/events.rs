@@ -5,8 +5,7 @@
 
 use super::waits::Deadline;
 use super::{Core, Device, Handle};
-use crate::code::Code;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Result};
 use crate::failure::Point;
 use crate::stream::Backend;
 
@@ -88,8 +87,7 @@ impl<B: Backend> Device<B> {
 impl<B: Backend> Core<B> {
     fn record_event(&mut self, event: Handle, point: Option<Point>) -> Result<Handle> {
         if event.is_null() {
-            let full = |_| Fault::new(Code::LimitExceeded, "a device has at most 1048576 events at a time");
-            return Ok(self.events.insert(Event { point }).map_err(full)?);
+            return self.events.insert(Event { point }).map_err(|_| self.events.refusal("events").into());
         }
         // It may have been destroyed meanwhile.
         self.events.check(event, "event")?;

@@ -1,8 +1,7 @@
 //! Kernels: live handles, broken or not (R8).
 
 use super::{Core, Device, Handle, KernelDesc, Retired};
-use crate::code::Code;
-use crate::error::{Error, Fault, Result, Text, text};
+use crate::error::{Error, Result, Text, text};
 use crate::failure::{Access, Context, MAX_NAME, Name, SetKey, cut};
 use crate::stream::Backend;
 use crate::stream::backend::{KernelInfo, KernelSource, Rejected};
@@ -100,8 +99,7 @@ impl<B: Backend> Device<B> {
                 Ok(handle) => (handle, result),
                 Err(kernel) => {
                     core.retire_kernel(kernel);
-                    let fault = Fault::new(Code::LimitExceeded, "a device has at most 1048576 kernels at a time");
-                    (Handle::default(), Err(fault.into()))
+                    (Handle::default(), Err(core.kernels.refusal("kernels").into()))
                 }
             }
         })

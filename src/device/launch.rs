@@ -4,9 +4,10 @@ use super::kernels::{Kernel, State};
 use super::transfer::with_memory;
 use super::{Core, Device, LaunchDesc, LaunchGrid, NotHeld, Parts, SliceUse, Turn, resolve};
 use crate::code::Code;
-use crate::error::{Error, Fault, Result};
-use crate::failure::{Access, Bytes, FailureStore, Use, Work};
+use crate::error::{Error, Fault, Result, Roots};
+use crate::failure::{Access, Bytes, Context, FailureStore, MAX_NAME, Use, Work, cut};
 use crate::memory::{Block, Mark, Memory, MemoryKind, PageSource, Place, Purpose};
+use crate::room::Room;
 use crate::stream::backend::{Binding, Grid, Launch, Limits};
 use crate::stream::coverage::LaunchFacts;
 use crate::stream::{Backend, Command, Driver, Need};
@@ -32,6 +33,14 @@ impl<B: Backend> Core<B> {
         let slot = self.streams.slot_of(desc.stream);
         if self.failures.is_lost() {
             self.reconcile_all(desc)?;
+        }
+        // A binding that is proven in part is two uses.
+        let most = 2 * desc.bindings.len() + desc.extra.len() + 1;
+        if let Err(fault) = uses.make_room(most) {
+            return Err(self.fail_unlisted(desc, fault));
+        }
+        if let Err(fault) = self.failures.make_room(most) {
+            self.no_room = Some(Box::new(fault));
         }
         let Core { failures, memory, streams, kernels, no_room, scratch, .. } = self;
         let kernel = kernels.resolve(desc.kernel, "desc.kernel")?;
@@ -108,6 +117,36 @@ impl<B: Backend> Core<B> {
             self.settle_discarded(backend, slot);
         }
         result.map(Turn::Done)
+    }
+
+    /// There is no memory even for the list of what a launch uses: each use of it that writes is claimed by itself.
+    #[cold]
+    fn fail_unlisted(&mut self, desc: &LaunchDesc<'_>, fault: Fault) -> Error {
+        let mut roots = Roots::default();
+        for SliceUse { slice, access } in desc.bindings.iter().chain(desc.extra) {
+            let writes = access.is_none_or(Access::writes);
+            let Ok(bytes) = self.resolve(*slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size") else {
+                continue;
+            };
+            if !writes || bytes.start == bytes.end || self.held(&[Use { bytes, access: Access::Write }]) {
+                continue;
+            }
+            match roots.ids.first() {
+                Some(id) => self.extend(*id, bytes),
+                None => {
+                    let context = Context {
+                        operation: "tg_launch",
+                        stream: Some(desc.stream),
+                        label: cut(desc.label, MAX_NAME).into(),
+                        tag: desc.tag,
+                        ..Context::default()
+                    };
+                    let id = self.taint(fault.clone(), context, &[bytes]);
+                    roots.ids.extend((id != 0).then_some(id));
+                }
+            }
+        }
+        Error::Failed(Box::new(fault), roots)
     }
 
     /// The first touch of a block after a loss is any use of it (R14).

@@ -226,7 +226,7 @@ impl<B: Backend> Core<B> {
         let resolved = slices.iter().enumerate().map(|(i, slice)| {
             self.resolve(*slice, "slices.buffer", "slices.size").map_err(|error| error.element("slice", i))
         });
-        resolved.collect()
+        crate::room::collect(resolved)
     }
 
     /// What the uses have to come after.

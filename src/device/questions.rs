@@ -7,6 +7,7 @@ use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{
     Access, Blocks, Bytes, Context, FailureStore, MAX_NAME, Point, Report, Reporting, Taking, Use, cut,
 };
+use crate::room::{Room, collect};
 use crate::stream::Backend;
 use smallvec::SmallVec;
 
@@ -109,12 +110,12 @@ impl<B: Backend> Device<B> {
     /// Every claimed range of the device's buffers; as many as fit, and how many there are.
     pub fn device_claims(&self, out: &mut [DeviceClaim]) -> Result<usize> {
         self.with(|core| {
-            let all: Vec<(Handle, Bytes)> = core
-                .memory
-                .buffers
-                .iter()
-                .map(|(handle, buffer)| (handle, Bytes { block: buffer.block, start: 0, end: buffer.size }))
-                .collect();
+            let buffers = core.memory.buffers.iter();
+            let mut all: Vec<(Handle, Bytes)> = Vec::new();
+            all.make_room(core.memory.buffers.len())?;
+            all.extend(
+                buffers.map(|(handle, buffer)| (handle, Bytes { block: buffer.block, start: 0, end: buffer.size })),
+            );
             let mut count = 0;
             for (buffer, bytes) in all {
                 core.reconcile(bytes.block);
@@ -193,7 +194,10 @@ impl<B: Backend> Core<B> {
     fn resolve_writable(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {
         let mut bytes = self.resolve_all(slices)?;
         bytes.retain(|bytes| bytes.start < bytes.end);
-        let uses: SmallVec<[Use; 8]> = bytes.iter().map(|bytes| Use { bytes: *bytes, access: Access::Write }).collect();
+        let write = |bytes: &Bytes| Ok::<_, Error>(Use { bytes: *bytes, access: Access::Write });
+        let uses: SmallVec<[Use; 8]> = collect(bytes.iter().map(write))?;
+        // What is said of the bytes goes into the ledger, by a root of its own.
+        self.failures.make_room(bytes.len())?;
         self.not_held(&uses, "slices")?;
         Ok(bytes)
     }

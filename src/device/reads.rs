@@ -197,10 +197,12 @@ impl<B: Backend> Device<B> {
             if let State::Copying { private, .. } = read.state {
                 core.copies.by_block.remove(&private);
             }
-            core.reads.insert(read).map_err(|read| core.let_go(read))
+            core.reads.insert(read).map_err(|read| {
+                core.let_go(read);
+                core.reads.refusal("reads")
+            })
         });
-        let full = |()| Fault::new(Code::LimitExceeded, "a device has at most 1048576 reads at a time");
-        Ok((handle.map_err(full)?, failed))
+        Ok((handle?, failed))
     }
 
     /// Checks what a call asks for.

@@ -97,7 +97,7 @@ impl<B: Backend> Core<B> {
         match self.scopes.insert(scope) {
             Ok(handle) => Ok(handle),
             Err(scope) => {
-                let fault = Fault::new(Code::LimitExceeded, "a device has at most 1048576 open scopes at a time");
+                let fault = self.scopes.refusal("open scopes");
                 Err(self.refuse_scope(scope, &uses, fault))
             }
         }

@@ -6,6 +6,7 @@ use super::{Core, Device, FOREVER, Guard, Refusal, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::Point;
+use crate::room::SPARE;
 use crate::stream::Backend;
 use crate::stream::caught::caught;
 use crate::stream::driver::{Answer, Submission};
@@ -49,6 +50,9 @@ impl<B: Backend> Device<B> {
             // It is the work that fails for it, with what it was to write.
             Err(Error::Failed(fault, _)) => core.no_room = Some(fault),
             room => room?,
+        }
+        if let Err(fault) = core.failures.make_room(0).and_then(|()| core.memory.make_room(SPARE)) {
+            core.no_room = Some(Box::new(fault));
         }
         let answer = attempt(&mut core, &self.backend);
         core.no_room = None;

@@ -12,6 +12,8 @@ use super::interval::{Holds, IntervalMap, Uncounted};
 use super::report::{StepKind, Suspect};
 use super::roots::{RootKey, RootTable, SetKey};
 use super::store::{MAX_NAME, cut};
+use crate::error::Fault;
+use crate::room::Room;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -177,6 +179,13 @@ impl Ledger {
         self.entries.is_empty()
     }
 
+    /// Sees to room for an entry with so many uses.
+    pub fn make_room(&mut self, uses: usize) -> Result<(), Fault> {
+        self.entries.make_room(1)?;
+        self.labels.make_room(MAX_NAME)?;
+        self.uses.make_room(uses)
+    }
+
     /// Adds an entry. True: there are so many by now that it is time to look which of them [matter](Self::compact).
     pub(super) fn push<'a>(
         &mut self,
@@ -188,6 +197,10 @@ impl Ledger {
         let Called { name, label, tag } = work.into();
         // With nothing unfinished before it, no late failure can concern work that is itself finished.
         if point.is_none() && self.entries.is_empty() {
+            return false;
+        }
+        // Of what is settled a replay needs no record to be safe: without it, it claims too much.
+        if point.is_none() && kind == Kind::Settled && self.make_room(uses.len()).is_err() {
             return false;
         }
         let before = self.uses.len();
@@ -224,6 +237,7 @@ impl Ledger {
         let labels = self.labels.make_contiguous();
         let (mut at, mut kept, mut settled, mut number) = (0, 0, 0, 0);
         let (mut label_at, mut label_kept) = (0, 0);
+        let mut is_short = false;
         self.entries.retain_mut(|entry| {
             let own = at..at + entry.uses as usize;
             at = own.end;
@@ -238,6 +252,14 @@ impl Ledger {
                 // Its claims are where they belong, and what failed before it changes nothing about them.
                 entry.failed.take().into_iter().for_each(|set| roots.release(set));
                 (entry.kind, entry.point) = (Kind::Settled, None);
+            }
+            // Without memory to find out what can go, everything stays.
+            is_short = is_short || doubtful.try_reserve(own.len()).is_err();
+            if is_short {
+                settled += usize::from(entry.point.is_none());
+                uses.copy_within(own.clone(), kept);
+                kept += own.len();
+                return true;
             }
             let is_doubtful =
                 |bytes: Bytes| doubtful.get(&bytes.block).is_some_and(|map| map.overlaps(bytes.start, bytes.end));
@@ -318,6 +340,10 @@ impl Ledger {
             {
                 seen[number] = false;
                 continue;
+            }
+            if replaced.try_reserve(own.len()).is_err() {
+                // What could not be looked at counts as seen.
+                break;
             }
             for Use { bytes, .. } in own.iter().filter(|u| entry.replaces(u)) {
                 replaced.entry(bytes.block).or_default().set(bytes.start, bytes.end, (), &mut Uncounted);

@@ -7,6 +7,7 @@ use super::claims::BlockKey;
 use super::interval::Holds;
 use super::skips::Skips;
 use crate::error::{Fault, MAX_ROOTS, Roots};
+use crate::room::{Room, no_memory};
 use arrayvec::ArrayVec;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use slotmap::{SlotMap, new_key_type};
@@ -153,6 +154,14 @@ pub struct RootTable {
 impl RootTable {
     /// A new root, held once by the caller through the set of it alone.
     pub fn mint(&mut self, cause: Option<Arc<Cause>>) -> SetKey {
+        if self.make_room(1).is_err()
+            && let Some((_, newest)) = self.by_id.last_key_value()
+        {
+            // Better a root that also stands for another failure than bytes without one.
+            let single = self.roots[*newest].single;
+            self.hold(&single);
+            return single;
+        }
         self.last_id += 1;
         let id = self.last_id;
         let root = self.roots.insert(Root {
@@ -167,6 +176,18 @@ impl RootTable {
         let single = self.sets.insert(Set { roots: SmallVec::from_slice(&[root]), more: false, holds: 1 });
         self.roots[root].single = single;
         single
+    }
+
+    /// Sees to room for so many more roots, and as many sets.
+    pub fn make_room(&mut self, more: usize) -> Result<(), Fault> {
+        self.roots.make_room(more)?;
+        self.sets.make_room(more)?;
+        if self.interned.capacity() - self.interned.len() >= more {
+            return Ok(());
+        }
+        let (sets, hasher) = (&self.sets, &self.hasher);
+        let rehash = |key: &SetKey| hasher.hash_one(&sets[*key].roots[..]);
+        self.interned.try_reserve(more, rehash).map_err(|_| no_memory())
     }
 
     /// How many roots there are.

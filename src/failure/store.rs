@@ -14,6 +14,8 @@ use super::roots::{Cause, Context, Gathered, Origin, RootKey, RootTable, SetKey}
 use super::skips::NewStep;
 use crate::code::Code;
 use crate::error::{Error, Fault, Roots};
+use crate::room::{Room, SPARE};
+use arrayvec::ArrayVec;
 use hashbrown::HashSet;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
@@ -140,6 +142,15 @@ impl Failures {
     /// None yet, for a device that keeps so many pieces of unfinished work at most.
     pub fn bounded(max_pending: usize) -> Failures {
         Failures { ledger: Ledger::with_room(max_pending), ..Failures::default() }
+    }
+
+    /// Sees to room for work with so many uses, and for what may fail with it.
+    #[inline]
+    pub fn make_room(&mut self, uses: usize) -> Result<(), Fault> {
+        self.roots.make_room(SPARE)?;
+        self.ledger.make_room(SPARE + uses)?;
+        self.scopes.make_room(1)?;
+        self.log.make_room(SPARE)
     }
 
     /// How many roots live.
@@ -436,7 +447,7 @@ pub trait FailureStore {
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
         claim_all(blocks, failures, set, there.iter().copied(), true);
-        settle(blocks, failures, &there);
+        settle(blocks, failures, there.iter().copied());
         failures.roots.release(set);
         id
     }
@@ -445,7 +456,7 @@ pub trait FailureStore {
     fn written(&mut self, bytes: &[Bytes]) {
         self.prove_written(bytes);
         let (blocks, failures) = self.split();
-        settle(blocks, failures, bytes);
+        settle(blocks, failures, bytes.iter().copied());
     }
 
     /// The caller's word that it wrote the bytes releases them. Memory of a lost device it could not write: that is the
@@ -482,7 +493,7 @@ pub trait FailureStore {
             }
             claims.list(&mut failures.roots);
             // However large it is when it is allocated again.
-            settle(blocks, failures, &[Bytes { block, start: 0, end: u64::MAX }]);
+            settle(blocks, failures, [Bytes { block, start: 0, end: u64::MAX }]);
         } else {
             failures.roots.release(set);
         }
@@ -751,7 +762,7 @@ pub trait FailureStore {
         kept.values_mut().for_each(|map| map.clear(&mut failures.roots));
         // What succeeded stands in the ledger where it began: what it read may still be found bad, or other bytes of it.
         if failed {
-            settle(blocks, failures, &writes);
+            settle(blocks, failures, writes.iter().copied());
         }
         [provisional, late].into_iter().flatten().for_each(|set| failures.roots.release(set));
         id
@@ -848,7 +859,7 @@ pub trait FailureStore {
         let set = failures.loss_set();
         let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         claim_all(blocks, failures, set, writes.iter().copied(), true);
-        settle(blocks, failures, &writes);
+        settle(blocks, failures, writes.iter().copied());
         let known = failures.loss_fault();
         failures.roots.release(set);
         known.map(|(fault, roots)| Error::Failed(Box::new(fault), roots))
@@ -859,7 +870,7 @@ pub trait FailureStore {
         let (blocks, failures) = self.split();
         if let Some(set) = failures.roots.find(failure).and_then(|root| failures.roots.single(root)) {
             claim_all(blocks, failures, set, std::iter::once(bytes), true);
-            settle(blocks, failures, &[bytes]);
+            settle(blocks, failures, [bytes]);
         }
     }
 
@@ -978,14 +989,21 @@ fn tidy<B: Blocks>(blocks: &B, failures: &mut Failures) {
 }
 
 /// Tells the ledger that the bytes are what they are now, whatever happened before.
-fn settle<B: Blocks>(blocks: &B, failures: &mut Failures, bytes: &[Bytes]) {
-    failures.copies.changed(bytes.iter().copied());
-    if failures.ledger.is_empty() {
-        return;
-    }
+fn settle<B: Blocks>(blocks: &B, failures: &mut Failures, bytes: impl IntoIterator<Item = Bytes>) {
     let name = failures.no_name.get_or_insert_with(|| "".into()).clone();
-    let uses: SmallVec<[Use; 8]> = bytes.iter().map(|bytes| Use { bytes: *bytes, access: Access::Write }).collect();
-    note(blocks, failures, Kind::Settled, None, (&name).into(), &uses);
+    // A few at a time, so that a long list needs no memory of its own.
+    let mut uses = bytes.into_iter().map(|bytes| Use { bytes, access: Access::Write });
+    loop {
+        let some: ArrayVec<Use, 64> = uses.by_ref().take(64).collect();
+        if some.is_empty() {
+            return;
+        }
+        if failures.ledger.is_empty() {
+            failures.copies.changed(some.iter().map(|u| u.bytes));
+        } else {
+            note(blocks, failures, Kind::Settled, None, (&name).into(), &some);
+        }
+    }
 }
 
 /// Replays the ledger for the new root of `set`, and claims what is found bad at its end, and nothing else (R13).
@@ -1070,11 +1088,12 @@ fn guarded<S: FailureStore>(
 fn failed<S: FailureStore>(store: &mut S, work: &Work<'_>, uses: &[Use], fault: Fault) -> Error {
     let (blocks, failures) = store.split();
     let set = failures.mint(fault.clone(), work.context(), &[]);
-    let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
-    claim_all(blocks, failures, set, writes.iter().copied(), true);
-    settle(blocks, failures, &writes);
+    // Without a list of them: it may be memory for a list that is lacking.
+    let writes = || uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes);
+    claim_all(blocks, failures, set, writes(), true);
+    settle(blocks, failures, writes());
     let mut roots = failures.name(set);
-    roots.asked.extend(names(blocks, writes.iter().map(|bytes| bytes.block)).iter().take(8).map(|name| name.serial));
+    roots.asked.extend(names(blocks, writes().map(|bytes| bytes.block)).iter().take(8).map(|name| name.serial));
     failures.roots.release(set);
     Error::Failed(Box::new(fault), roots)
 }

@@ -4,7 +4,8 @@
 //! retires, so an id never wraps into a live one.
 
 use crate::code::Code;
-use crate::error::Error;
+use crate::error::{Error, Fault};
+use crate::room::{Room, no_memory};
 
 /// A handle as callers hold it. 0 is the null handle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -108,7 +109,7 @@ impl<T> HandleTable<T> {
     pub fn insert(&mut self, value: T) -> Result<Handle, T> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None if self.entries.len() > FIELD_MAX as usize => return Err(value),
+            None if self.is_full() || self.make_room(1).is_err() => return Err(value),
             None => {
                 self.entries.push(Entry { generation: 0, value: None });
                 self.entries.len() as u32 - 1
@@ -119,6 +120,27 @@ impl<T> HandleTable<T> {
         entry.value = Some(value);
         self.live += 1;
         Ok(Handle::new(self.kind, self.serial, slot, entry.generation))
+    }
+
+    /// Sees to room for so many more values, and to take them out again.
+    pub fn make_room(&mut self, more: usize) -> Result<(), Fault> {
+        self.entries.make_room(more)?;
+        let most = self.entries.len() + more;
+        if self.free.capacity() >= most { Ok(()) } else { self.free.make_room(most - self.free.len()) }
+    }
+
+    /// Whether every slot is taken, or else there is no memory for more.
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty() && self.entries.len() > FIELD_MAX as usize
+    }
+
+    /// Why [`insert`](Self::insert) gave a value back.
+    #[cold]
+    pub fn refusal(&self, what: &'static str) -> Fault {
+        if !self.is_full() {
+            return no_memory();
+        }
+        Fault::new(Code::LimitExceeded, format!("a device has at most {} {what} at a time", FIELD_MAX + 1))
     }
 
     #[cold]

@@ -6,6 +6,7 @@ use super::pages::{PageLimits, Pages, Place, Purpose};
 use super::source::{MemoryKind, PageSource};
 use crate::error::Fault;
 use crate::failure::{BlockKey, Blocks, Claims, Point, Use};
+use crate::room::Room;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
@@ -80,6 +81,11 @@ impl<S: PageSource> Memory<S> {
             pages: Pages::new(limits),
             crowded: Crowded::default(),
         }
+    }
+
+    /// Sees to room for so many more blocks.
+    pub fn make_room(&mut self, more: usize) -> Result<(), Fault> {
+        self.blocks.make_room(more)
     }
 
     /// Gives a block without bytes its place.

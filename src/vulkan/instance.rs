@@ -5,6 +5,7 @@ use super::messages::{Messages, messenger_info};
 use super::{entries, loader, messages};
 use crate::code::Code;
 use crate::error::Fault;
+use crate::room::Room;
 use ash::{ext, khr, vk};
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -27,7 +28,9 @@ pub(super) fn enumerate<T: Clone + Default>(
         if result != vk::Result::SUCCESS {
             break;
         }
-        let mut list = vec![T::default(); count as usize];
+        let mut list = Vec::new();
+        list.make_room(count as usize)?;
+        list.resize(count as usize, T::default());
         result = call(&mut count, list.as_mut_ptr());
         match result {
             vk::Result::SUCCESS => {
