@@ -205,6 +205,8 @@ impl<T> World<T> {
             Err(refused) if refused.code == TG_ERROR_UNWRITTEN && (self.refusing || !roots.is_empty()) => {
                 self.same(&roots, &refused, "the read")
             }
+            // The bytes are good, and the read's own copy was refused.
+            Err(refused) if self.is_refusal(&refused) && roots.is_empty() => Ok(()),
             other => Err(format!("the model finds {roots:?}, but the answer was {other:?}")),
         }
     }
@@ -486,6 +488,12 @@ impl<'a, T: Target> Worker<'a, T> {
             locked.claim(&uses, &roots);
             return Ok(());
         }
+        // What may be written stays claimed by what claimed it before, if the scope succeeds.
+        let before: Vec<(Span, Vec<Byte>)> = uses
+            .iter()
+            .filter(|u| u.access == Access::MayWrite)
+            .map(|u| (u.span, locked.bytes(u.span).to_vec()))
+            .collect();
         if let Some(u) = uses.iter().find(|u| writes(u.access)) {
             let part = locked.part(u.span);
             let root = target.first_failure(part).map_err(|e| format!("{e:?}"))?;
@@ -507,6 +515,9 @@ impl<'a, T: Target> Worker<'a, T> {
         let answer = target.scope_end(handle);
         self.note(format!("the scope ends -> {answer:?}"));
         uses.iter().filter(|u| writes(u.access)).for_each(|u| locked.release(u.span));
+        for (span, bytes) in before {
+            locked.bytes_mut(span).iter_mut().zip(bytes).for_each(|(byte, before)| byte.roots = before.roots);
+        }
         fine(answer)
     }
 
