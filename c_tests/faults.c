@@ -105,15 +105,18 @@ TEST(a_device_that_allows_few_allocations_claims_what_it_cannot_have) {
 }
 
 TEST(host_memory_that_cannot_be_mapped_claims_what_was_written) {
+    enum { MORE = 1024 }; /* too much for a page of small blocks, whose memory may be mapped already */
     tg_device dev = test_device();
-    tg_buffer data = buffer(dev, "data", WORDS);
-    uint32_t words[WORDS] = {0};
+    tg_buffer data = buffer(dev, "data", MORE);
+    uint32_t words[MORE] = {0};
     tg_shim_fail("vkMapMemory", 1, TG_SHIM_FOREVER, OUT_OF_HOST_MEMORY);
     CHECK_RESULT(tg_buffer_write(dev, 0, whole(data), words, sizeof words), TG_ERROR_OUT_OF_HOST_MEMORY);
     CHECK(tg_shim_faults("vkMapMemory") >= 1);
     check_root(dev, whole(data), TG_ERROR_OUT_OF_HOST_MEMORY, "vkMapMemory", OUT_OF_HOST_MEMORY);
     tg_shim_clear();
-    check_repair(dev, whole(data));
+    write_words(dev, 0, whole(data), MORE, 5, 3);
+    CHECK_WORDS(dev, 1, whole(data), MORE, 5, 3);
+    CHECK_EQ_INT(failure_count(dev), 0);
 }
 
 TEST(a_submit_refused_once_is_submitted_again) {
@@ -284,4 +287,75 @@ TEST(a_log_callback_may_flush_the_stream_it_is_told_of) {
     CHECK_RESULT(flushed_inside, TG_OK);
     CHECK_UNWRITTEN(told_device, 0, whole(lost), WORDS);
     check_repair(told_device, whole(lost));
+}
+
+/* A read whose own copy fails: the only root is the read's, and nothing keeps it. */
+static void read_with(uint64_t flags, uint32_t scheduling, const char *function, int vk_result, tg_result code) {
+    tg_device_desc desc = test_device_desc();
+    desc.flags |= flags;
+    desc.scheduling = scheduling;
+    tg_device dev = test_device_with(&desc);
+    tg_buffer data = buffer(dev, "data", WORDS);
+    warm_up(dev, 0);
+    write_words(dev, 0, whole(data), WORDS, 1, 1);
+    REQUIRE_OK(tg_device_wait(dev, TEST_LONG));
+    tg_shim_fail(function, 1, TG_SHIM_FOREVER, vk_result);
+    uint32_t words[WORDS] = {77};
+    CHECK_RESULT(tg_buffer_read(dev, 0, words, sizeof words, whole(data), TEST_LONG), code);
+    CHECK(tg_shim_faults(function) >= 1);
+    CHECK_EQ_INT(words[0], 77);
+    tg_report report = {0};
+    REQUIRE_OK(tg_last_report(&report));
+    REQUIRE(report_count(report) == 1);
+    tg_failure_info failure = report_failure(report, 0);
+    CHECK(failure.id != 0);
+    CHECK_EQ_INT(failure.code, code);
+    CHECK_EQ_INT(failure.vk_result, vk_result);
+    CHECK_CONTAINS(failure.vk_function.data, function);
+    CHECK_CONTAINS(failure.operation.data, "tg_buffer_read");
+    tg_report_release(report);
+    CHECK_EQ_INT(failure_count(dev), 0);
+
+    tg_read read = {0};
+    const tg_result begun = tg_read_begin(dev, 0, whole(data), &read);
+    CHECK(begun == TG_OK || begun == code);
+    CHECK_RESULT(tg_read_wait(dev, read, TEST_LONG), TG_ERROR_UNWRITTEN);
+    REQUIRE_OK(tg_read_report(dev, read, &report));
+    REQUIRE(report_count(report) == 1);
+    failure = report_failure(report, 0);
+    CHECK_EQ_INT(failure.code, code);
+    CHECK_EQ_INT(failure.vk_result, vk_result);
+    CHECK_CONTAINS(failure.vk_function.data, function);
+    tg_report_release(report);
+    CHECK_EQ_INT(failure_count(dev), 1);
+    REQUIRE_OK(tg_read_release(dev, read));
+    CHECK_EQ_INT(failure_count(dev), 0);
+    tg_shim_clear();
+    CHECK_WORDS(dev, 0, whole(data), WORDS, 1, 1);
+}
+
+static const uint32_t schedulings[] = {TG_SCHEDULING_EVENT, TG_SCHEDULING_INTERLEAVE, TG_SCHEDULING_SEQUENCE};
+
+TEST(a_read_that_cannot_be_recorded_names_its_own_root) {
+    for (size_t i = 0; i < 3; i++) {
+        read_with(0, schedulings[i], "vkBeginCommandBuffer", OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_HOST_MEMORY);
+        read_with(0, schedulings[i], "vkEndCommandBuffer", OUT_OF_DEVICE_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY);
+    }
+}
+
+TEST(a_read_that_cannot_be_submitted_names_its_own_root) {
+    for (size_t i = 0; i < 3; i++) {
+        read_with(0, schedulings[i], "vkQueueSubmit2", OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_HOST_MEMORY);
+        read_with(TG_DEVICE_NO_SYNCHRONIZATION2, schedulings[i], "vkQueueSubmit", OUT_OF_DEVICE_MEMORY,
+                  TG_ERROR_OUT_OF_DEVICE_MEMORY);
+    }
+}
+
+TEST(memory_that_is_refused_once_is_asked_for_once_more) {
+    tg_device dev = test_device();
+    tg_buffer made = {0};
+    tg_shim_fail("vkAllocateMemory", 1, 1, OUT_OF_DEVICE_MEMORY);
+    CHECK_RESULT(large_buffer(dev, &made), TG_OK);
+    CHECK_EQ_INT(tg_shim_faults("vkAllocateMemory"), 1);
+    CHECK_EQ_INT(failure_count(dev), 0);
 }

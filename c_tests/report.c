@@ -290,6 +290,64 @@ TEST(a_long_chain_says_what_was_dropped) {
     tg_report_release(report);
 }
 
+TEST(a_step_has_the_label_and_the_number_of_the_work) {
+    tg_device dev = test_device();
+    tg_kernel scaling = kernel(dev, "scale");
+    tg_buffer from = buffer(dev, "from", WORDS), to = buffer(dev, "to", WORDS);
+    taint(dev, whole(from), 1, "root");
+    const tg_use uses[] = {use(whole(from), TG_ACCESS_AUTO), use(whole(to), TG_ACCESS_AUTO)};
+    const uint32_t push[] = {WORDS, 2};
+    tg_launch_desc desc = TG_LAUNCH_DESC_INIT;
+    desc.kernel = scaling;
+    desc.bindings = uses;
+    desc.binding_count = 2;
+    desc.threads[0] = WORDS;
+    desc.push = push;
+    desc.push_size = sizeof push;
+    desc.label = TG_STR("frame 6");
+    desc.tag = 6;
+    CHECK_RESULT(tg_launch(dev, &desc), TG_SKIPPED);
+    desc.label = TG_STR("frame 7");
+    desc.tag = 7;
+    CHECK_RESULT(tg_launch(dev, &desc), TG_SKIPPED);
+    const tg_slice asked = whole(to);
+    tg_report report = {0};
+    CHECK_RESULT(tg_report_slices(dev, &asked, 1, &report), TG_OK);
+    const tg_step_info step = report_step(report, 0, 0);
+    CHECK_CONTAINS(step.kernel.data, "scale");
+    CHECK(strcmp(step.label.data, "frame 7") == 0);
+    CHECK_EQ_INT(step.tag, 7);
+    CHECK_EQ_INT(step.count, 2);
+    CHECK_EQ_INT(step.at_least, 0);
+    tg_str text;
+    REQUIRE_OK(tg_report_text(report, &text));
+    CHECK_CONTAINS(text.data, "\"frame 7\", tag 7 (2 times)");
+    tg_report_release(report);
+}
+
+TEST(the_words_of_a_long_report_are_cut_with_a_count) {
+    tg_device dev = test_device();
+    enum { RANGES = 100 };
+    tg_buffer data = buffer(dev, "data", 2 * RANGES);
+    tg_slice slices[RANGES];
+    for (uint64_t i = 0; i < RANGES; i++) slices[i] = part(data, i * 8, 4);
+    const tg_error_desc error = TG_ERROR_DESC_INIT;
+    REQUIRE_OK(tg_taint(dev, slices, RANGES, &error));
+    tg_report report = {0};
+    CHECK_RESULT(tg_device_report(dev, &report), TG_OK);
+    CHECK_EQ_INT(report_failure(report, 0).claim_count, RANGES);
+    tg_claim_info last = TG_CLAIM_INFO_INIT;
+    CHECK_RESULT(tg_report_claim(report, 0, RANGES - 1, &last), TG_OK);
+    CHECK_EQ_INT(last.offset, (RANGES - 1) * 8);
+    CHECK(strcmp(last.label.data, "data") == 0);
+    tg_str text, json;
+    REQUIRE_OK(tg_report_text(report, &text));
+    CHECK_CONTAINS(text.data, "and 36 more ranges");
+    REQUIRE_OK(tg_report_json(report, &json));
+    CHECK_CONTAINS(json.data, "\"claim_count\":100");
+    tg_report_release(report);
+}
+
 TEST(a_copy_is_a_step) {
     tg_device dev = test_device();
     tg_buffer from = buffer(dev, "from", WORDS), to = buffer(dev, "to", WORDS);

@@ -131,9 +131,13 @@ TEST(may_write_releases_nothing) {
     tg_buffer data = buffer(dev, "data", WORDS);
     const tg_use uses[] = {use(whole(data), TG_ACCESS_MAY_WRITE)};
     tg_scope scope = {0};
-    taint(dev, whole(data), 1, "root");
-    CHECK_RESULT(begin(dev, uses, 1, &scope), TG_SKIPPED);
-    CHECK_EQ_INT(scope.id, 0);
+    const uint64_t root = taint(dev, part(data, 0, 16), 1, "root");
+    CHECK_RESULT(begin(dev, uses, 1, &scope), TG_OK);
+    CHECK_RESULT(tg_scope_end(dev, scope), TG_OK);
+    uint64_t roots[2] = {0};
+    CHECK_EQ_INT(roots_of(dev, whole(data), roots, 2), 1);
+    CHECK_EQ_INT(roots[0], root);
+    CHECK_EQ_INT(roots_of(dev, part(data, 16, 4 * WORDS - 16), roots, 2), 0);
 }
 
 TEST(ending_twice_is_stale) {

@@ -4,6 +4,10 @@
 //! [`ffi`] → [`device`] → [`stream`] → [`memory`] → [`failure`]; [`vulkan`] implements what [`stream`] asks of a
 //! device. Start reading at [`failure`], where the rules are.
 
+// What the tests share speaks of the crate by its name.
+#[cfg(test)]
+extern crate self as tidegate;
+
 pub mod code;
 pub mod device;
 pub mod error;

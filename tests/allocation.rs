@@ -2,6 +2,7 @@
 
 mod host;
 
+use host::program::{Per, Program};
 use host::rig::{Rig, add, increment, nine, part, silent, whole, with};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -132,4 +133,32 @@ fn r15_a_skip_over_five_roots_or_twenty_allocates_nothing() {
         });
         assert!(alone <= without, "{} roots, released between: {alone}, {without} without a skip", 5 * each);
     }
+}
+
+#[test]
+fn r15_a_loop_that_runs_over_claimed_bytes_for_ever_allocates_nothing() {
+    // What runs uses the same memory over and over again once as much is unfinished as ever will be.
+    let rig = Rig::default();
+    let scatter = rig.try_kernel(&nine().encode(), &[Some(Access::MayWrite)], "scatter").0;
+    let half = rig.kernel(&Program { group: [8, 1, 1], per: Some(Per { bytes: 4, guarded: false }), ..nine() });
+    let (a, b) = (rig.filled(64, 1), rig.filled(64, 1));
+    let roots: Vec<u64> = (0..8).map(|at| rig.taint(part(a, at * 8, 8))).collect();
+    let root = rig.taint(part(b, 32, 32));
+    let clean = rig.filled(64, 1);
+    let launches = |buffers: [_; 2], count| {
+        for _ in 0..count {
+            rig.launch(scatter, &[whole(buffers[0])]).expect("a launch");
+            rig.launch(half, &[whole(buffers[1])]).expect("a launch");
+        }
+        rig.device.wait(tidegate::device::FOREVER).expect("a wait");
+    };
+    for _ in 0..8 {
+        launches([clean, clean], 100);
+        launches([a, b], 100);
+    }
+    let over_clean = allocations(|| launches([clean, clean], 100));
+    let over_claimed = allocations(|| launches([a, b], 100));
+    assert_eq!(over_claimed, over_clean, "what is known of claims allocates nothing; the host device does");
+    assert_eq!(rig.unreadable(whole(a)), roots);
+    assert_eq!(rig.unreadable(whole(b)), [root]);
 }

@@ -327,7 +327,8 @@ impl World {
             Err(refused) if refused.code == TG_ERROR_UNWRITTEN && !expected.is_empty() => {
                 same(&expected, &refused, "the read")
             }
-            Err(refused) if refused.code == TG_ERROR_UNWRITTEN && refused.roots.len() <= 1 => {
+            // The bytes are good, and only the read's own copy failed.
+            Err(refused) if refused.code != TG_ERROR_UNWRITTEN && expected.is_empty() && refused.roots.len() == 1 => {
                 match refused.roots.iter().any(|root| self.roots_alive().contains(root)) {
                     true => Err(format!("{refused:?} is a root of something else")),
                     false => Ok(()),
@@ -563,7 +564,7 @@ impl World {
             self.note(format!("destroy kernel {:?} -> {answer:?}", kernel.words));
             return answer.map_err(|e| format!("unexpected {e:?}"));
         }
-        let words = *self.rng.pick(if self.validated { &ALL[..6] } else { &ALL });
+        let words = *self.rng.pick(if self.validated { &ALL[..ALL.len() - 1] } else { &ALL });
         let truth = words.truth().iter();
         let declared: Vec<Option<Access>> = truth
             .map(|&truth| {
@@ -639,8 +640,14 @@ impl World {
         let push = match words {
             Words::Scatter => [self.rng.between(1, 5) as u32, self.rng.next() as u32],
             Words::Row => [self.rng.below(spans[0].len() / 4) as u32, self.rng.next() as u32],
+            Words::Guarded => [self.rng.below(longest + longest / 2 + 2) as u32, self.rng.next() as u32],
             _ => [self.rng.next() as u32, self.rng.next() as u32],
         };
+        let mut groups = [longest.div_ceil(GROUP) as u32, 1, 1];
+        if words != Words::Row && self.rng.one_in(3) {
+            // Not for all of it, or for more.
+            groups[0] = self.rng.between(1, u64::from(groups[0]) + 2) as u32;
+        }
         let mut extra: Vec<Use> = Vec::new();
         if words == Words::Row {
             let Span { buffer, start, end } = spans[0];
@@ -657,17 +664,30 @@ impl World {
                 extra.push(Use { span, access: if token { access } else { Access::Read } });
             }
         }
+        let mut proven: Vec<Use> = Vec::new();
         let mut bindings: Vec<tg_use> = Vec::new();
         let mut uses: Vec<Use> = Vec::new();
         for (i, &span) in spans.iter().enumerate() {
-            let (truth, inferred) = (words.truth()[i], words.inferred()[i]);
-            let silent = declared[i].or(Some(inferred)) == Some(truth);
+            let (mut truth, inferred) = (words.truth()[i], words.inferred()[i]);
+            let reach = words.proven(span.len(), groups, push);
+            // Of a slice that ends in a part of a word the caller may say more than is proven.
+            if truth == Access::Write && (reach < span.len() / 4 * 4 || counts.is_some()) {
+                truth = Access::MayWrite;
+            }
+            let silent = match declared[i] {
+                Some(declared) => declared == truth,
+                None => inferred == words.truth()[i],
+            };
             let said = if silent && self.rng.one_in(2) { None } else { Some(truth) };
             let inferred = match (inferred, counts) {
                 _ if !broken.is_empty() => Access::ReadWrite,
                 (Access::Write, Some(_)) => Access::MayWrite,
-                // Words may not reach the last bytes of a slice that is no whole number of them.
-                (Access::Write, None) if !(span.end - span.start).is_multiple_of(4) => Access::MayWrite,
+                (Access::Write, None) if reach < span.len() => {
+                    if said.or(declared[i]).is_none() && reach > 0 {
+                        proven.push(Use { span: Span { end: span.start + reach, ..span }, access: Access::Write });
+                    }
+                    Access::MayWrite
+                }
                 (inferred, _) => inferred,
             };
             let access = said.or(declared[i]).unwrap_or(inferred);
@@ -691,10 +711,13 @@ impl World {
             return Ok(());
         }
         uses = all;
+        uses.extend(proven);
         let grid = match counts {
             Some(span) => Grid::Indirect(tg_slice { size: 12, ..self.slice(span) }),
-            None if self.rng.one_in(2) => Grid::Threads([longest as u32, 0, 1]),
-            None => Grid::Groups([longest.div_ceil(GROUP) as u32, 1, 0]),
+            None if self.rng.one_in(2) => {
+                Grid::Threads([groups[0] * GROUP as u32 - self.rng.below(GROUP) as u32, 0, 1])
+            }
+            None => Grid::Groups([groups[0], 1, 0]),
         };
         let given = self.given(&extra);
         let stream = self.stream();
@@ -718,7 +741,7 @@ impl World {
         }
         let push: Vec<u8> = push.iter().flat_map(|word| word.to_le_bytes()).collect();
         let counts = counts.map(|span| (span, self.most_groups));
-        let run = Run { program: &words, bindings: spans, push, counts };
+        let run = Run { program: &words, bindings: spans, push, groups, counts };
         self.judge(&uses, &broken, answer, |model| model.launch(&uses, &run))
     }
 

@@ -239,7 +239,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         tg_kernel_desc {
             struct_size code code_size entry accesses access_count constants constant_count flags label tag
         }
-        tg_binding_info { set binding access element name_size name }
+        tg_binding_info { set binding access element basis reserved name_size name }
         tg_kernel_info {
             struct_size bindings binding_capacity binding_count group_size push_size broken reserved failure tag
             label_size label
@@ -258,8 +258,8 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
             claim_count step_count has_stream reserved
         }
         tg_claim_info { struct_size buffer offset size label }
-        tg_step_info { struct_size kind reserved count kernel needed produced produced_count }
-        tg_suspect_info { struct_size name }
+        tg_step_info { struct_size kind at_least count kernel needed produced produced_count label tag }
+        tg_suspect_info { struct_size name label tag }
         tg_vk_handles {
             struct_size instance physical_device device get_instance_proc_addr api_version queue_family queue_count
             reserved queues
@@ -293,7 +293,7 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
         TG_DEVICE_VALIDATION TG_DEVICE_TRACK_UNINITIALIZED TG_DEVICE_ISOLATE_BUFFERS TG_DEVICE_TRUST_SHADERS
         TG_DEVICE_NO_SYNCHRONIZATION2 TG_DEVICE_NO_PUSH_DESCRIPTORS TG_DEVICE_NO_ROBUSTNESS2 TG_MEMORY_DEVICE
         TG_MEMORY_UPLOAD TG_MEMORY_READBACK TG_MEMORY_TOKEN TG_BUFFER_UNALLOCATED TG_WRITE_NO_WAIT TG_KERNEL_TRUSTED TG_KERNEL_DECLARES_USES
-        TG_STEP_SKIP TG_STEP_COPY TG_STEP_RAN_ON_BAD_INPUT TG_STEP_DROPPED TG_STEP_UNPROVEN_WRITE TG_VK_SIGNAL_SUBMITTED
+        TG_BASIS_INFERRED TG_BASIS_PROVEN TG_BASIS_DECLARED TG_STEP_SKIP TG_STEP_COPY TG_STEP_RAN_ON_BAD_INPUT TG_STEP_DROPPED TG_STEP_UNPROVEN_WRITE TG_VK_SIGNAL_SUBMITTED
     }
     let defined: Vec<&str> = defines(&header).map(|(name, _)| name).collect();
     assert_eq!(constants, defined);

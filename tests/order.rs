@@ -21,7 +21,7 @@ use tidegate::device::{FOREVER, Handle, Scheduling, Settings};
 use tidegate::failure::Point;
 use tidegate::memory::{Hazards, Mark, MemoryKind, PageSource, hazard};
 use tidegate::stream::backend::{Backend, Binding, External};
-use tidegate::stream::driver::Submission;
+use tidegate::stream::driver::{Answer, Submission};
 use tidegate::stream::scheduler::Strategy;
 use tidegate::stream::{Command, Driver, EventStreams, Need, SchedulerStreams};
 
@@ -368,7 +368,8 @@ impl Steps {
     }
 
     fn answer(&mut self, submission: Submission<<HostBackend as Backend>::Recording>, accepted: bool) {
-        self.streams.submitted(&self.backend, submission, accepted);
+        let answer = if accepted { Answer::Accepted } else { Answer::Refused };
+        self.streams.submitted(&self.backend, submission, answer);
     }
 }
 

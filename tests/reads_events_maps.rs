@@ -3,11 +3,13 @@
 mod host;
 
 use host::backend::{Call, Options, Pace, fault};
-use host::rig::{Rig, error, failed, increment, misused, nine, part, silent, triple, whole, with};
+use host::rig::{Rig, error, failed, increment, launch_desc, misused, nine, part, silent, triple, whole, with};
 use std::sync::{Arc, Mutex};
 use tidegate::code::Code;
-use tidegate::device::{BufferMemory, FOREVER, Handle, Scheduling, ScopeDesc, Settings, Slice};
-use tidegate::error::Error;
+use tidegate::device::{
+    BufferDesc, BufferMemory, FOREVER, Handle, LaunchDesc, LaunchGrid, Scheduling, ScopeDesc, Settings, Slice,
+};
+use tidegate::error::{Error, Fault};
 use tidegate::failure::Access;
 use tidegate::memory::{HandleKind, MemoryKind};
 
@@ -1206,6 +1208,400 @@ fn a_write_without_waiting_changes_nothing_where_not_all_of_it_has_room() {
         rig.device.buffer_write(0, part(buffer, 0, 1 << 16), &[9; 1 << 16], true).expect("a write");
         rig.device.buffer_write(1, whole(buffer), &[8; 1 << 18], false).expect("a write");
         assert!((0..4).all(|at| read(at).iter().all(|byte| *byte == 8)));
+        rig.assert_ordered();
+    });
+}
+
+// Reads that time out
+
+fn try_read(rig: &Rig, slice: Slice) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0xEE; slice.size as usize];
+    rig.device.buffer_read(0, &mut bytes, slice, 0).map(|()| bytes)
+}
+
+/// Asks until there is an answer, as a program does that has something else to do meanwhile.
+fn insist(rig: &Rig, slice: Slice) -> Vec<u8> {
+    let mut tries = (0..100).map(|_| try_read(rig, slice));
+    let answer = tries.find(|answer| *answer != Err(Error::Timeout));
+    answer.expect("it ends as soon as the work does").expect("bytes")
+}
+
+#[test]
+fn a_read_that_timed_out_is_taken_up_by_the_next_try() {
+    each(|scheduling| {
+        let rig = lazy(scheduling);
+        let buffer = rig.filled(256, 1);
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().hold(true);
+        rig.device.buffer_fill(0, whole(buffer), 7, 1).expect("a fill");
+        let commands = || rig.backend().counts().commands;
+        let (slice, before) = (part(buffer, 64, 128), commands());
+        for _ in 0..1000 {
+            assert_eq!(try_read(&rig, slice), Err(Error::Timeout));
+        }
+        assert_eq!((commands() - before, rig.device.memory_stats().used[2]), (2, 128), "a fill and one copy");
+        // Other bytes are another read.
+        assert_eq!(try_read(&rig, part(buffer, 64, 64)), Err(Error::Timeout));
+        assert_eq!((commands() - before, rig.device.memory_stats().used[2]), (3, 192));
+        rig.backend().hold(false);
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(try_read(&rig, slice).expect("it is over"), [7; 128]);
+        assert_eq!(try_read(&rig, part(buffer, 64, 64)).expect("it is over"), [7; 64]);
+        assert_eq!((commands() - before, rig.device.memory_stats().used[2]), (3, 0));
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_read_with_no_time_ends_when_the_work_does() {
+    each(|scheduling| {
+        for seed in 0..20 {
+            let rig = Rig::new(Options::new(seed, 2), settings(scheduling));
+            let buffer = rig.filled(256, 1);
+            for stream in 0..3 {
+                rig.device.buffer_fill(stream, whole(buffer), stream as u32, 1).expect("a fill");
+                assert_eq!(insist(&rig, part(buffer, 16, 64)), [stream as u8; 64]);
+            }
+            assert_eq!(rig.device.memory_stats().used[2], 0);
+            rig.assert_ordered();
+        }
+    });
+}
+
+/// What was enqueued between two tries is before the second.
+#[test]
+fn a_try_after_the_bytes_changed_begins_anew() {
+    type Change = fn(&Rig, Slice);
+    let changes: [(&str, Change, Option<u8>); 8] = [
+        ("a fill", |rig, slice| rig.device.buffer_fill(1, slice, 9, 1).expect("a fill"), Some(9)),
+        ("a write", |rig, slice| rig.write(slice, &[9; 32]).expect("a write"), Some(9)),
+        ("a copy", |rig, slice| rig.device.buffer_copy(2, slice, whole(rig.filled(32, 9))).expect("a copy"), Some(9)),
+        ("a launch", |rig, slice| rig.launch(rig.kernel(&nine()), &[slice]).expect("a launch"), Some(9)),
+        ("a taint", |rig, slice| assert_ne!(rig.taint(slice), 0), None),
+        ("a mark", |rig, slice| rig.device.mark_written(&[slice]).expect("a mark"), Some(7)),
+        (
+            "a scope",
+            |rig, slice| {
+                let uses = [with(slice, Access::Write)];
+                let desc = ScopeDesc { stream: 0, uses: &uses, label: "", tag: 0 };
+                let scope = rig.device.scope_begin(&desc).expect("a scope");
+                rig.device.scope_end(scope).expect("its end");
+            },
+            Some(7),
+        ),
+        (
+            "a skip",
+            |rig, slice| {
+                let (kernel, _) = rig.broken(&[Some(Access::Write)]);
+                rig.launch(kernel, &[slice]).expect_err("a skip");
+            },
+            None,
+        ),
+    ];
+    each(|scheduling| {
+        for (what, change, expected) in changes {
+            for is_over in [false, true] {
+                let rig = lazy(scheduling);
+                let buffer = rig.filled(128, 7);
+                rig.device.wait(FOREVER).expect("a wait");
+                rig.backend().hold(true);
+                let slice = part(buffer, 32, 64);
+                assert_eq!(try_read(&rig, slice), Err(Error::Timeout), "{what}");
+                rig.backend().hold(!is_over);
+                change(&rig, part(buffer, 0, 32));
+                (0..3).for_each(|stream| rig.device.stream_flush(stream).expect("a flush"));
+                if is_over {
+                    rig.device.stream_wait(0, FOREVER).expect("a wait");
+                }
+                let commands = rig.backend().counts().commands;
+                let beside = try_read(&rig, slice);
+                assert_eq!(beside.is_ok(), is_over, "{what}: nothing changed the bytes");
+                assert_eq!(rig.backend().counts().commands, commands, "{what}: it was copied again");
+
+                rig.backend().hold(true);
+                assert_eq!(try_read(&rig, slice), Err(Error::Timeout), "{what}");
+                rig.backend().hold(!is_over);
+                if is_over {
+                    rig.device.wait(FOREVER).expect("a wait");
+                }
+                change(&rig, part(buffer, 80, 32));
+                rig.backend().hold(false);
+                let answer = rig.read(slice);
+                match expected {
+                    Some(byte) => {
+                        let bytes = answer.expect("bytes");
+                        assert_eq!((&bytes[..48], &bytes[48..]), (&[7; 48][..], &[byte; 16][..]), "{what}");
+                        let copied = rig.backend().counts().commands - commands;
+                        assert!(copied > u64::from(is_over), "{what}: it was not copied again");
+                    }
+                    None => assert!(matches!(answer, Err(Error::Unwritten(_))), "{what}: {answer:?}"),
+                }
+                rig.device.wait(FOREVER).expect("a wait");
+                assert_eq!(rig.device.memory_stats().used[2], 0, "{what}: a copy that nobody can ask for is gone");
+                rig.assert_ordered();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_copy_goes_with_the_bytes_it_is_of() {
+    each(|scheduling| {
+        let rig = lazy(scheduling);
+        let buffer = rig.filled(64, 1);
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().hold(true);
+        assert_eq!(try_read(&rig, part(buffer, 0, 64)), Err(Error::Timeout));
+        rig.device.buffer_destroy(buffer).expect("a destroy");
+        let next = rig.buffer(64);
+        rig.write(whole(next), &[2; 64]).expect("a write");
+        rig.backend().hold(false);
+        rig.backend().set_pace(Pace::Random);
+        assert_eq!(insist(&rig, part(next, 0, 64)), [2; 64]);
+        assert_given_back(&rig, [64, 0, 0]);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn copies_that_nobody_asks_for_again_are_few_and_go_when_memory_is_short() {
+    each(|scheduling| {
+        let (rig, buffer) = full(scheduling);
+        rig.device.buffer_fill(0, whole(buffer), 7, 1).expect("a fill");
+        for at in 0..1000 {
+            let slice = part(buffer, at * 64, 64);
+            let answer = try_read(&rig, slice);
+            assert!(matches!(answer, Err(Error::Timeout)), "{answer:?}");
+            if at % 10 == 9 {
+                rig.device.wait(FOREVER).expect("a wait");
+            }
+        }
+        assert!(rig.device.memory_stats().used[2] <= 16 * 64, "{:?}", rig.device.memory_stats());
+        // The whole of what is left to reads.
+        assert_eq!(rig.read(part(buffer, 0, 1 << 16)).expect("bytes"), [7; 1 << 16]);
+        assert_eq!(try_read(&rig, part(buffer, 0, 64)), Err(Error::Timeout));
+        rig.device.wait(FOREVER).expect("a wait");
+        assert!(rig.device.trim().expect("a trim") > 0);
+        assert_eq!(rig.device.memory_stats().used[2], 0, "trimming lets go of them as well");
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn threads_that_try_for_the_same_bytes_share_a_copy() {
+    each(|scheduling| {
+        let rig = lazy(scheduling);
+        let buffer = rig.filled(256, 5);
+        rig.device.wait(FOREVER).expect("a wait");
+        rig.backend().hold(true);
+        let before = rig.backend().counts().commands;
+        assert_eq!(try_read(&rig, part(buffer, 0, 256)), Err(Error::Timeout));
+        std::thread::scope(|threads| {
+            for thread in 0..4 {
+                let rig = &rig;
+                threads.spawn(move || {
+                    let mut tries = 0;
+                    while try_read(rig, part(buffer, 0, 256)) != Ok(vec![5; 256]) {
+                        tries += 1;
+                        if tries == 5 && thread == 0 {
+                            rig.backend().hold(false);
+                            rig.backend().set_pace(Pace::Random);
+                        }
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
+        let copies = rig.backend().counts().commands - before;
+        assert!(copies <= 4, "{copies}: one for all, or another for each that came late");
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(rig.device.memory_stats().used[2], 0);
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_read_whose_own_copy_fails_says_why() {
+    each(|scheduling| {
+        for call in [Call::PageCreate, Call::Begin, Call::End, Call::Submit, Call::PageRead] {
+            for late in [false, true] {
+                let rig = lazy(scheduling);
+                let buffer = rig.filled(64, 1);
+                rig.device.wait(FOREVER).expect("a wait");
+                let cause =
+                    Fault { vk_result: -13, vk_function: "vkTest", ..fault(Code::Driver, "refused by the test") };
+                rig.backend().inject(call, 1, cause, true);
+                let timeout = if late { 0 } else { FOREVER };
+                let mut bytes = [0xEE; 64];
+                let mut read = || rig.device.buffer_read(0, &mut bytes, whole(buffer), timeout);
+                let mut answer = read();
+                if answer == Err(Error::Timeout) {
+                    rig.device.wait(FOREVER).expect("a wait");
+                    answer = read();
+                }
+                let Err(Error::Failed(told, roots)) = answer else { panic!("{call:?}: {answer:?}") };
+                assert_eq!((told.code, told.vk_result, told.vk_function), (Code::Driver, -13, "vkTest"), "{call:?}");
+                assert_eq!((roots.ids.len(), roots.asked.len()), (1, 1), "{call:?}: a root of its own");
+                assert_eq!(bytes, [0xEE; 64]);
+                rig.backend().heal();
+                assert_eq!(rig.read(whole(buffer)).expect("the source never notices"), [1; 64]);
+                assert_eq!(rig.settled_failures(), 0, "{call:?}");
+                assert_given_back(&rig, [64, 0, 0]);
+            }
+        }
+    });
+}
+
+/// What was to write the bytes failed with the copy: that is what the read tells.
+#[test]
+fn a_read_behind_refused_work_is_unwritten() {
+    each(|scheduling| {
+        for late in [false, true] {
+            let rig = lazy(scheduling);
+            let buffer = rig.filled(64, 1);
+            rig.device.wait(FOREVER).expect("a wait");
+            rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused by the test"), false);
+            rig.device.buffer_fill(0, whole(buffer), 2, 1).expect("a fill");
+            let timeout = if late { 0 } else { FOREVER };
+            let answer = rig.device.buffer_read(0, &mut [0; 64], whole(buffer), timeout);
+            let Err(Error::Unwritten(roots)) = answer else { panic!("{answer:?}") };
+            assert_eq!(rig.unreadable(whole(buffer)), roots.ids[..]);
+            rig.write(whole(buffer), &[3; 64]).expect("a write");
+            assert_eq!(rig.settled_failures(), 0);
+        }
+    });
+}
+
+// Memory that comes back
+
+#[test]
+fn idle_pages_go_back_but_for_one_of_a_kind() {
+    each(|scheduling| {
+        const SIZE: u64 = 3 << 20;
+        let settings = Settings { memory_cap: 64 << 20, ..settings(scheduling) };
+        let rig = Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings);
+        let reserved = || rig.device.memory_stats().reserved[0];
+        let large: Vec<Handle> = (0..8).map(|_| rig.buffer(SIZE)).collect();
+        large.iter().for_each(|buffer| rig.device.buffer_fill(0, whole(*buffer), 1, 1).expect("a fill"));
+        rig.device.stream_flush(0).expect("a flush");
+        large.into_iter().for_each(|buffer| rig.device.buffer_destroy(buffer).expect("a destroy"));
+        assert_eq!(reserved(), 8 * SIZE, "work is running on them");
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(reserved(), SIZE);
+        // With nothing running there is nothing to wait for.
+        let large: Vec<Handle> = (0..8).map(|_| rig.buffer(SIZE)).collect();
+        large.into_iter().for_each(|buffer| rig.device.buffer_destroy(buffer).expect("a destroy"));
+        assert_eq!(reserved(), SIZE);
+        let pages = rig.backend().live_pages();
+        for _ in 0..10 {
+            rig.device.buffer_destroy(rig.buffer(SIZE)).expect("a destroy");
+            rig.device.wait(FOREVER).expect("a wait");
+            assert_eq!((rig.backend().live_pages(), reserved()), (pages, SIZE), "and it is used again");
+        }
+        rig.assert_ordered();
+    });
+}
+
+#[test]
+fn a_new_buffer_waits_for_memory_that_comes_back() {
+    const SIZE: u64 = 1 << 20;
+    each(|scheduling| {
+        for again in [false, true] {
+            let settings = Settings { memory_cap: 4 << 20, ..settings(scheduling) };
+            let rig = Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings);
+            let (pending, _) = rig.device.buffer_create(&unallocated(SIZE));
+            let mut buffers: Vec<Handle> = Vec::new();
+            while let (buffer, Ok(())) = rig.try_buffer(SIZE, BufferMemory::Managed(MemoryKind::Device), "") {
+                rig.device.buffer_fill(0, whole(buffer), 1, 1).expect("a fill");
+                buffers.push(buffer);
+            }
+            assert_eq!(buffers.len(), 3);
+            let failures = rig.failures();
+            rig.device.stream_flush(0).expect("a flush");
+            rig.device.buffer_destroy(buffers[1]).expect("a destroy");
+            // More than is left, and too little to have the page of the one that goes.
+            let size = SIZE / 4 * 3;
+            let heir = match again {
+                true => {
+                    rig.device.buffer_allocate(pending, size).expect("it waits");
+                    pending
+                }
+                false => rig.buffer(size),
+            };
+            rig.write(whole(heir), &vec![2; size as usize]).expect("a write");
+            assert_eq!(rig.read(whole(heir)).expect("bytes"), vec![2; size as usize]);
+            assert_eq!(rig.settled_failures(), failures - u64::from(again));
+            // What nothing gives back is not waited for, nor what can never be had.
+            rig.device.buffer_fill(0, whole(buffers[0]), 3, 1).expect("a fill");
+            rig.backend().at_wait(|| panic!("it waits"));
+            let (_, answer) = rig.try_buffer(SIZE, BufferMemory::Managed(MemoryKind::Device), "");
+            assert_eq!(failed(answer).0, Code::OutOfDeviceMemory);
+            let (_, answer) = rig.try_buffer(64 << 20, BufferMemory::Managed(MemoryKind::Device), "");
+            assert_eq!(failed(answer).0, Code::OutOfDeviceMemory);
+            rig.backend().at_wait(|| ());
+            rig.assert_ordered();
+        }
+    });
+}
+
+fn unallocated(size: u64) -> BufferDesc<'static> {
+    let memory = BufferMemory::Managed(MemoryKind::Device);
+    BufferDesc { size, memory, stream: 0, label: "", tag: 0, unallocated: true }
+}
+
+#[test]
+fn a_refusal_of_memory_that_passes_is_no_failure() {
+    each(|scheduling| {
+        let rig = rig(scheduling);
+        rig.backend().inject(Call::PageCreate, 1, fault(Code::OutOfDeviceMemory, "not now"), false);
+        let buffer = rig.filled(64, 1);
+        rig.backend().inject(Call::PageCreate, 1, fault(Code::OutOfHostMemory, "not now"), false);
+        assert_eq!(rig.read(whole(buffer)).expect("bytes"), [1; 64]);
+        assert_eq!(rig.failures(), 0);
+    });
+}
+
+/// They count like buffers, and are there again when the launches are over.
+#[test]
+fn indirect_launches_check_their_counts_in_memory_that_counts() {
+    each(|scheduling| {
+        let settings = Settings { memory_cap: 1 << 20, ..settings(scheduling) };
+        let rig = Rig::new(Options::new(1, 2).pace(Pace::Lazy), settings);
+        let kernel = rig.kernel(&nine());
+        let (counts, out) = (rig.buffer(12), rig.filled(64, 1));
+        rig.write(whole(counts), &[1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]).expect("a write");
+        rig.device.wait(FOREVER).expect("a wait");
+        let launch = |stream| {
+            let bindings = [with(whole(out), Access::Write)];
+            let grid = LaunchGrid::Indirect(whole(counts));
+            rig.device.launch(&LaunchDesc { grid, ..launch_desc(stream, kernel, &bindings, &[]) })
+        };
+        let stats = || rig.device.memory_stats();
+        let used = stats().used[0];
+        for round in 1..4 {
+            for n in 0..20 {
+                launch(n % 3).expect("a launch");
+            }
+            assert_eq!(stats().used[0], used + 20 * 16, "round {round}");
+            rig.device.wait(FOREVER).expect("a wait");
+            assert_eq!(stats().used[0], used);
+        }
+        assert_eq!(rig.read(whole(out)).expect("bytes"), [9; 64]);
+        // With no memory left the launch fails, and claims.
+        let last = rig.buffer(1 << 16);
+        for size in [1 << 16, 1 << 12, 16] {
+            while rig.try_buffer(size, BufferMemory::Managed(MemoryKind::Device), "").1.is_ok() {}
+        }
+        rig.device.buffer_destroy(last).expect("a destroy");
+        let failures = rig.failures();
+        let mut launches = (0..10_000).map(|_| launch(0));
+        let answer = launches.find(|answer| answer.is_err()).expect("memory ends");
+        assert_eq!(failed(answer).0, Code::OutOfDeviceMemory);
+        rig.device.wait(FOREVER).expect("a wait");
+        assert_eq!(rig.unreadable(whole(out)).len(), 1);
+        launch(1).expect("there is room again");
+        assert_eq!(rig.read(whole(out)).expect("bytes"), [9; 64]);
+        assert_eq!(rig.settled_failures(), failures);
         rig.assert_ordered();
     });
 }

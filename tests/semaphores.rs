@@ -493,16 +493,23 @@ fn reads_of_held_bytes_that_fill_a_full_device_are_an_answer_and_no_failure() {
         hold(&rig, 1, 1, 1);
         fill(&rig, 1, whole(buffer), 2);
         let mut bytes = vec![0; 1 << 14];
-        let mut read = |timeout| rig.device.buffer_read(2, &mut bytes, part(buffer, 0, 1 << 14), timeout);
-        let first = (0..100).map(|_| read(0)).find(|answer| *answer != Err(Error::Timeout));
+        let mut read = |at, timeout| rig.device.buffer_read(2, &mut bytes, part(buffer, at, 1 << 14), timeout);
+        let used = || rig.device.memory_stats().used[2];
+        for _ in 0..1000 {
+            assert_eq!(read(0, 0), Err(Error::Timeout));
+            assert_eq!(used(), 1 << 14, "the same bytes are copied once, however often they are asked for");
+        }
+        let first = (1..100).map(|at| read(at, 0)).find(|answer| *answer != Err(Error::Timeout));
         assert_eq!(first, Some(Err(Error::NotReady)));
-        assert_eq!(read(LONG), Err(Error::NotReady));
+        assert_eq!(read(200, LONG), Err(Error::NotReady));
+        assert_eq!(read(0, 0), Err(Error::Timeout), "what was begun needs no room");
         assert_eq!(rig.device.read_begin(2, whole(buffer)), (Handle(0), Err(Error::NotReady)));
         assert_eq!(rig.failures(), failures);
         // What goes up has its own.
         rig.device.buffer_write(3, whole(other), &[5; SIZE as usize], false).expect("a write");
         rig.backend().signal(1, 1);
-        read(LONG).expect("bytes");
+        read(0, LONG).expect("bytes");
+        read(300, LONG).expect("bytes");
         assert!(bytes.iter().all(|byte| *byte == 2));
         rig.assert_ordered();
     });

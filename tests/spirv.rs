@@ -108,8 +108,8 @@ fn each_kind_of_access_is_inferred() {
     let found: Vec<(u32, &str, Access)> = info.bindings.iter().map(|b| (b.binding, &*b.name, b.access)).collect();
     let expected = [
         (0, "read_only", Access::Read),
-        (1, "write_only", Access::Write),
-        (2, "only_stored", Access::Write),
+        (1, "write_only", Access::MayWrite),
+        (2, "only_stored", Access::MayWrite),
         (3, "in_place", Access::ReadWrite),
         (4, "counted", Access::ReadWrite),
         (5, "in_function", Access::Read),
@@ -127,16 +127,16 @@ fn pointers_are_followed_wherever_they_go() {
     let module = accepted(&load("pointers"));
     for (name, expected) in [
         ("param_read", Access::Read),
-        ("param_write", Access::Write),
+        ("param_write", Access::MayWrite),
         ("select_a", Access::Read),
         ("select_b", Access::Read),
-        ("phi_a", Access::Write),
-        ("phi_b", Access::Write),
+        ("phi_a", Access::MayWrite),
+        ("phi_b", Access::MayWrite),
         ("copied_from", Access::Read),
-        ("copied_to", Access::Write),
+        ("copied_to", Access::MayWrite),
         ("escaped", Access::ReadWrite),
         ("modf_to", Access::ReadWrite),
-        ("returned", Access::Write),
+        ("returned", Access::MayWrite),
         // Stored away like `escaped`, but promised not to be written.
         ("kept", Access::Read),
     ] {
@@ -160,7 +160,7 @@ fn a_promise_that_is_seen_broken_counts_for_nothing() {
         }
     });
     let info = inspect(&KernelSource { trusted: true, ..source(&lying) }, &roomy()).unwrap().info;
-    assert_eq!(access(&info, "param_write"), Access::Write);
+    assert_eq!(access(&info, "param_write"), Access::MayWrite);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn both_ways_to_declare_a_storage_buffer_are_read_alike() {
     let (new, old) = (accepted(&load("scale")), accepted(&load("scale_old_style")));
     assert_eq!(new.info, old.info);
     assert_eq!(access(&new.info, "source"), Access::Read);
-    assert_eq!(access(&new.info, "target"), Access::Write);
+    assert_eq!(access(&new.info, "target"), Access::MayWrite);
     assert_eq!(new.info.push_size, 8);
     assert_eq!(new.needs.0, []);
 }
@@ -185,7 +185,7 @@ fn bindings_are_ordered_by_set_and_binding() {
 fn variables_of_one_binding_are_one() {
     let info = accepted(&load("aliases")).info;
     let found: Vec<(u32, Access)> = info.bindings.iter().map(|b| (b.binding, b.access)).collect();
-    assert_eq!(found, [(0, Access::ReadWrite), (1, Access::Write)]);
+    assert_eq!(found, [(0, Access::ReadWrite), (1, Access::MayWrite)]);
 }
 
 #[test]
@@ -238,11 +238,11 @@ fn another_entry_points_buffers_are_not_bound() {
     };
     let binding = |name: &str, access| (name.to_owned(), access);
     let (bindings, size) = names("first", &[]);
-    let expected = [("common", Access::Read), ("of_first", Access::Write), ("of_none", Access::None)];
+    let expected = [("common", Access::Read), ("of_first", Access::MayWrite), ("of_none", Access::None)];
     assert_eq!(bindings, expected.map(|(name, access)| binding(name, access)));
     assert_eq!(size, [2, 3, 4]);
     let (bindings, size) = names("second", &[(0, 16)]);
-    let expected = [("common", Access::Write), ("of_second", Access::Read), ("of_none", Access::None)];
+    let expected = [("common", Access::MayWrite), ("of_second", Access::Read), ("of_none", Access::None)];
     assert_eq!(bindings, expected.map(|(name, access)| binding(name, access)));
     assert_eq!(size, [16, 4, 2]);
 }
@@ -290,6 +290,73 @@ fn a_capability_outside_the_table_is_unsupported() {
     rejected(&kernel, Code::Unsupported, "the capability Kernel");
 }
 
+/// The module with one more instruction behind each of the kind.
+fn with_instruction(code: &[u8], behind: u32, instruction: &[u32]) -> Vec<u8> {
+    edited(code, |op, words| {
+        if op == behind {
+            words.extend_from_slice(instruction);
+        }
+    })
+}
+
+#[test]
+fn an_extension_outside_the_table_is_unsupported() {
+    const OP_EXTENSION: u32 = 10;
+    for (name, known) in [("SPV_KHR_16bit_storage", true), ("SPV_KHR_subgroup_uniform_control_flow", false)] {
+        let mut text = name.as_bytes().to_vec();
+        text.resize(text.len() / 4 * 4 + 4, 0);
+        let text = to_words(&text);
+        let extension = [&[(text.len() as u32 + 1) << 16 | OP_EXTENSION], &text[..]].concat();
+        let code = with_instruction(&load("scale"), OP_CAPABILITY, &extension);
+        match known {
+            true => assert_eq!(accepted(&code).info, accepted(&load("scale")).info),
+            false => drop(rejected(&code, Code::Unsupported, "the extension SPV_KHR_subgroup_uniform_control_flow")),
+        }
+    }
+}
+
+#[test]
+fn an_execution_mode_without_capability_is_unsupported() {
+    const OP_EXECUTION_MODE: u32 = 16;
+    const SUBGROUP_UNIFORM_CONTROL_FLOW: u32 = 4421;
+    const DERIVATIVE_GROUP_LINEAR: u32 = 5290;
+    let code = load("scale");
+    let mut entry = 0;
+    edited(&code, |op, words| {
+        if op == OP_EXECUTION_MODE {
+            entry = words[1];
+        }
+    });
+    for (mode, name) in
+        [(SUBGROUP_UNIFORM_CONTROL_FLOW, "SubgroupUniformControlFlowKHR"), (DERIVATIVE_GROUP_LINEAR, "DerivativeGroup")]
+    {
+        let code = with_instruction(&code, OP_EXECUTION_MODE, &[3 << 16 | OP_EXECUTION_MODE, entry, mode]);
+        rejected(&code, Code::Unsupported, name);
+        refused(inspect(&KernelSource { trusted: true, ..source(&code) }, &roomy()), Code::Unsupported, name);
+    }
+}
+
+#[test]
+fn a_set_of_extended_instructions_outside_the_table_is_unsupported() {
+    const OP_EXT_INST_IMPORT: u32 = 11;
+    let named = |name: &[u8]| {
+        let text = to_words(name);
+        let mut bound = 0;
+        let mut code = edited(&load("scale"), |op, words| {
+            if op == OP_CAPABILITY {
+                bound = 0x3000;
+                words.extend([(text.len() as u32 + 2) << 16 | OP_EXT_INST_IMPORT, bound]);
+                words.extend_from_slice(&text);
+            }
+        });
+        code[12..16].copy_from_slice(&(bound + 1).to_le_bytes());
+        code
+    };
+    rejected(&named(b"SPV_AMD_shader_trinary_minmax\0\0\0"), Code::Unsupported, "\"SPV_AMD_shader_trinary_minmax\"");
+    rejected(&named(b"OpenCL.std\0\0"), Code::Unsupported, "\"OpenCL.std\"");
+    accepted(&named(b"GLSL.std.450\0\0\0\0"));
+}
+
 #[test]
 fn only_storage_buffers_are_bound() {
     for (name, words) in [
@@ -315,7 +382,7 @@ fn reaching(code: &[u8], limits: &ModuleLimits, constants: &[(u32, u32)]) -> Res
 
 #[test]
 fn memory_is_reached_by_address_where_launches_declare_their_uses() {
-    for (name, access, push_size) in [("address", Access::Read, 0), ("list", Access::Write, 12)] {
+    for (name, access, push_size) in [("address", Access::Read, 0), ("list", Access::MayWrite, 12)] {
         rejected(&load(name), Code::Unsupported, "by address");
         let Module { info, needs, .. } = reaching(&load(name), &roomy(), &[]).unwrap();
         assert_eq!((info.bindings[0].access, info.push_size), (access, push_size), "{name}");
@@ -330,7 +397,7 @@ fn memory_is_reached_by_address_where_launches_declare_their_uses() {
 fn a_buffer_that_ends_in_addresses_is_no_array_of_descriptors() {
     rejected(&load("table"), Code::Unsupported, "a list of addresses");
     let Module { info, needs, .. } = reaching(&load("table"), &roomy(), &[]).unwrap();
-    assert_eq!(info.bindings.iter().map(|b| b.access).collect::<Vec<_>>(), [Access::Read, Access::Write]);
+    assert_eq!(info.bindings.iter().map(|b| b.access).collect::<Vec<_>>(), [Access::Read, Access::MayWrite]);
     let fault = needs.check(|feature| feature != Feature::RuntimeDescriptorArray).unwrap_err();
     assert_eq!(fault.code, Code::Unsupported);
     assert!(fault.message.contains("runtimeDescriptorArray"), "{}", fault.message);
@@ -365,7 +432,7 @@ fn each_element_of_an_array_of_buffers_is_a_binding() {
         (0, 1, 0, Access::MayWrite),
         (0, 1, 1, Access::MayWrite),
         (0, 1, 2, Access::MayWrite),
-        (0, 4, 0, Access::Write),
+        (0, 4, 0, Access::MayWrite),
         (1, 0, 0, Access::ReadWrite),
     ];
     assert_eq!(places(&info), expected);
@@ -586,6 +653,6 @@ fn nothing_panics_without_the_validator_in_front() {
 #[test]
 fn a_module_of_absurd_size_is_refused_unread() {
     let mut code = load("access");
-    code.resize((64 << 20) + 4, 0);
-    rejected(&code, Code::LimitExceeded, "67108868 bytes");
+    code.resize((16 << 20) + 4, 0);
+    rejected(&code, Code::LimitExceeded, "16777220 bytes");
 }

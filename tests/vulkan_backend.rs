@@ -197,6 +197,7 @@ fn indirect_counts_run_or_run_nothing() {
             let back = page(&backend, MemoryKind::Readback, 4096);
             let work = page(&backend, MemoryKind::Device, 4096);
             let counts = page(&backend, MemoryKind::Upload, 4096);
+            let scratch = page(&backend, MemoryKind::Device, 4096);
             let (scale, _) = kernel(&backend, include_bytes!("vulkan_backend/scale.spv"), &[]);
             let cases = [
                 ([1, 1, 1], true),
@@ -220,7 +221,7 @@ fn indirect_counts_run_or_run_nothing() {
                         kernel: &scale,
                         bindings: &[at(&work, 2048, 256), at(&work, 256 * i, 256)],
                         push: &bytes(&[1, 1]),
-                        grid: Grid::Indirect(at(&counts, 20 * i + 4, 12)),
+                        grid: Grid::Indirect(at(&counts, 20 * i + 4, 12), at(&scratch, 256 * i, 12)),
                         label: "",
                     };
                     backend.launch(&mut r, &launch).expect("recorded");
@@ -234,7 +235,7 @@ fn indirect_counts_run_or_run_nothing() {
                     assert_eq!(read(&backend, &back, 256 * i as u64, 1), [expected], "{path}: {case:?}");
                 }
             }
-            for page in [counts, work, back] {
+            for page in [counts, scratch, work, back] {
                 drop(page);
             }
             drop(scale);
@@ -569,6 +570,7 @@ fn a_long_recording_of_indirect_launches() {
         for (path, disabled) in paths() {
             let backend = device(disabled);
             let counts = page(&backend, MemoryKind::Upload, 4096);
+            let scratch = page(&backend, MemoryKind::Device, 512 << 10);
             let back = page(&backend, MemoryKind::Readback, 4096);
             backend.page_write(&counts, 0, &bytes(&[1, 1, 1])).expect("written");
             let (stray, _) = kernel(&backend, include_bytes!("vulkan_backend/stray.spv"), &[]);
@@ -578,7 +580,7 @@ fn a_long_recording_of_indirect_launches() {
                     kernel: &stray,
                     bindings: &[at(&back, 0, 4096)],
                     push: &bytes(&[i % 1024]),
-                    grid: Grid::Indirect(at(&counts, 0, 12)),
+                    grid: Grid::Indirect(at(&counts, 0, 12), at(&scratch, 256 * u64::from(i), 12)),
                     label: "",
                 };
                 backend.launch(&mut r, &launch).expect("recorded");
@@ -587,7 +589,7 @@ fn a_long_recording_of_indirect_launches() {
             backend.host_barrier(&mut r);
             run(&backend, 1, r);
             assert_eq!(read(&backend, &back, 0, 1024), [0xdead_beef; 1024], "{path}");
-            for page in [counts, back] {
+            for page in [counts, scratch, back] {
                 drop(page);
             }
             drop(stray);

@@ -18,7 +18,7 @@ const SKIPS_BEFORE: usize = 1 << 15;
 
 /// Both sides with their dependent launches.
 pub(crate) struct Bench {
-    scheduling: u32,
+    pub(crate) scheduling: u32,
     pub(crate) raw: Raw,
     pub(crate) ours: Ours,
     chain: Chain,

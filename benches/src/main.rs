@@ -10,6 +10,7 @@ mod memory;
 mod ours;
 mod process;
 mod raw;
+mod reports;
 mod store;
 mod table;
 
@@ -17,7 +18,7 @@ use launches::Bench;
 use tidegate::ffi::{TG_SCHEDULING_INTERLEAVE, TG_SCHEDULING_SEQUENCE};
 
 const USAGE: &str =
-    "usage: tidegate-benches [--quick | --event] [ROW...]     rows: B1 (with B2) B3 B4 B5 B6 B7 B8 B9 B10 B11
+    "usage: tidegate-benches [--quick | --event] [ROW...]     rows: B1 (with B2) B3 B4 B5 B6 B7 B8 B9 B10 B11 B12
        --event leaves out what is told of the schedulers beside the event driver
        tidegate-benches --profile ROUNDS      our side of B1 alone, for a profiler";
 /// What a first look needs.
@@ -52,7 +53,7 @@ fn main() {
     if wanted(&["B8"]) {
         store::fragmented();
     }
-    if !wanted(&["B1", "B2", "B3", "B4", "B5", "B6", "B9", "B10", "B11"]) {
+    if !wanted(&["B1", "B2", "B3", "B4", "B5", "B6", "B9", "B10", "B11", "B12"]) {
         return;
     }
     let mut bench = Bench::new();
@@ -70,6 +71,10 @@ fn main() {
     }
     if wanted(&["B10"]) {
         bench.skipped();
+    }
+    if wanted(&["B12"]) {
+        bench.reports();
+        bench.slices();
     }
     if quick || event || !wanted(&["B1", "B2", "B3", "B4", "B5", "B10"]) {
         return;

@@ -5,9 +5,10 @@ use std::ffi::c_void;
 use std::ptr::null;
 use tidegate::ffi::{
     TG_ACCESS_AUTO, TG_WHOLE_SIZE, tg_buffer, tg_buffer_create, tg_buffer_desc, tg_buffer_destroy, tg_buffer_fill,
-    tg_buffer_read, tg_buffer_write, tg_device, tg_device_create, tg_device_desc, tg_device_destroy, tg_error_desc,
-    tg_kernel, tg_kernel_create, tg_kernel_desc, tg_last_report, tg_launch, tg_launch_desc, tg_report, tg_report_text,
-    tg_slice, tg_str, tg_stream_flush, tg_stream_wait, tg_taint, tg_use,
+    tg_buffer_read, tg_buffer_write, tg_device, tg_device_create, tg_device_desc, tg_device_destroy, tg_device_report,
+    tg_error_desc, tg_kernel, tg_kernel_create, tg_kernel_desc, tg_last_report, tg_launch, tg_launch_desc, tg_report,
+    tg_report_failure_count, tg_report_release, tg_report_text, tg_slice, tg_str, tg_stream_flush, tg_stream_wait,
+    tg_taint, tg_use,
 };
 
 const FOREVER: u64 = u64::MAX;
@@ -167,12 +168,32 @@ impl Ours {
         expect(OK, result, "tg_buffer_read");
     }
 
+    pub(crate) fn fill(&self, slice: tg_slice) {
+        expect(OK, tg_buffer_fill(self.device, 0, slice, 1, 4), "tg_buffer_fill");
+    }
+
+    /// Makes a report on the device: how many roots it lists.
+    pub(crate) fn report(&self) -> usize {
+        let (mut report, mut count) = (tg_report { id: 0 }, 0);
+        // SAFETY: both outputs are writable.
+        unsafe {
+            expect(OK, tg_device_report(self.device, &mut report), "tg_device_report");
+            expect(OK, tg_report_failure_count(report, &mut count), "tg_report_failure_count");
+        }
+        expect(OK, tg_report_release(report), "tg_report_release");
+        count
+    }
+
     pub(crate) fn taint(&self, buffer: tg_buffer) {
-        let slice = whole(buffer);
+        self.taint_all(&[whole(buffer)]);
+    }
+
+    /// One failure takes all of the slices over.
+    pub(crate) fn taint_all(&self, slices: &[tg_slice]) {
         let error =
             tg_error_desc { struct_size: size_of::<tg_error_desc>(), code: 1, message: NO_NAME, label: NO_NAME };
-        // SAFETY: one slice and the error are readable.
-        let result = unsafe { tg_taint(self.device, &slice, 1, &error) };
+        // SAFETY: the slices and the error are readable.
+        let result = unsafe { tg_taint(self.device, slices.as_ptr(), slices.len(), &error) };
         expect(OK, result, "tg_taint");
     }
 }

@@ -28,9 +28,6 @@ impl Blocks for Kept {
     fn claims_mut(&mut self, block: BlockKey) -> Option<&mut Claims> {
         self.0.get_mut(block)
     }
-    fn for_each(&self, see: &mut dyn FnMut(BlockKey, &Claims)) {
-        self.0.iter().for_each(|(key, claims)| see(key, claims));
-    }
 }
 
 /// The store with blocks and nothing else: no device, no streams, no handles.
@@ -54,8 +51,8 @@ impl FailureStore for Store {
 impl Store {
     fn block(&mut self, size: u64) -> BlockKey {
         let name = Name { noun: "buffer", serial: self.blocks.0.len() as u64 + 1, label: "".into() };
-        let claims = self.failures.new_block(name, size, true, None);
-        self.blocks.0.insert(claims)
+        let Store { blocks, failures } = self;
+        blocks.0.insert_with_key(|key| failures.new_block(key, name, size, true, None))
     }
 
     fn launch(&mut self, work: &Work<'_>, uses: &[Use]) {

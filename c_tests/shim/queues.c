@@ -203,7 +203,8 @@ VKAPI_ATTR VkResult VKAPI_CALL shim_QueueSubmit(VkQueue handle, uint32_t count, 
     struct queue *queue = (struct queue *)handle;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = 0; j < infos[i].commandBufferCount; j++) memory_submitted(infos[i].pCommandBuffers[j]);
-    if (!profile.two_families) return queue->device->next.QueueSubmit(queue->device->real_queue, count, infos, fence);
+    if (!profile.two_families)
+        return after(queue->device, queue->device->next.QueueSubmit(queue->device->real_queue, count, infos, fence));
     for (uint32_t i = 0; i < count || (i == 0 && fence != VK_NULL_HANDLE); i++) {
         static const VkSubmitInfo nothing = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO};
         const VkSubmitInfo *info = count > 0 ? &infos[i] : &nothing;
@@ -225,7 +226,7 @@ VKAPI_ATTR VkResult VKAPI_CALL shim_QueueSubmit(VkQueue handle, uint32_t count, 
         kept->fence = i + 1 >= count ? fence : VK_NULL_HANDLE;
         keep(queue, kept);
     }
-    return VK_SUCCESS;
+    return after(queue->device, VK_SUCCESS);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL shim_QueueSubmit2(VkQueue handle, uint32_t count, const VkSubmitInfo2 *infos, VkFence fence) {
@@ -234,7 +235,8 @@ VKAPI_ATTR VkResult VKAPI_CALL shim_QueueSubmit2(VkQueue handle, uint32_t count,
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = 0; j < infos[i].commandBufferInfoCount; j++)
             memory_submitted(infos[i].pCommandBufferInfos[j].commandBuffer);
-    if (!profile.two_families) return queue->device->next.QueueSubmit2(queue->device->real_queue, count, infos, fence);
+    if (!profile.two_families)
+        return after(queue->device, queue->device->next.QueueSubmit2(queue->device->real_queue, count, infos, fence));
     for (uint32_t i = 0; i < count || (i == 0 && fence != VK_NULL_HANDLE); i++) {
         static const VkSubmitInfo2 nothing = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2};
         const VkSubmitInfo2 *info = count > 0 ? &infos[i] : &nothing;
@@ -253,14 +255,19 @@ VKAPI_ATTR VkResult VKAPI_CALL shim_QueueSubmit2(VkQueue handle, uint32_t count,
         kept->fence = i + 1 >= count ? fence : VK_NULL_HANDLE;
         keep(queue, kept);
     }
-    return VK_SUCCESS;
+    return after(queue->device, VK_SUCCESS);
+}
+
+void queues_idle(struct device *device) {
+    if (profile.two_families) hand_all_on(device);
+    device->next.DeviceWaitIdle(device->handle);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL shim_QueueWaitIdle(VkQueue handle) {
     BEFORE(QueueWaitIdle);
     struct device *device = ((struct queue *)handle)->device;
     if (profile.two_families) hand_all_on(device);
-    return device->next.QueueWaitIdle(device->real_queue);
+    return after(device, device->next.QueueWaitIdle(device->real_queue));
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL shim_DeviceWaitIdle(VkDevice handle) {
@@ -321,7 +328,7 @@ VKAPI_ATTR VkResult VKAPI_CALL shim_GetSemaphoreCounterValue(VkDevice handle, Vk
         hand_one_on(device);
         pthread_mutex_unlock(&device->queue_lock);
     }
-    return device->next.GetSemaphoreCounterValue(handle, semaphore, out);
+    return after(device, device->next.GetSemaphoreCounterValue(handle, semaphore, out));
 }
 
 static bool wait_is_over(const VkSemaphoreWaitInfo *info) {
@@ -334,14 +341,14 @@ static bool wait_is_over(const VkSemaphoreWaitInfo *info) {
 VKAPI_ATTR VkResult VKAPI_CALL shim_WaitSemaphores(VkDevice handle, const VkSemaphoreWaitInfo *info, uint64_t timeout) {
     BEFORE(WaitSemaphores);
     struct device *device = device_of(handle);
-    if (!profile.two_families) return device->next.WaitSemaphores(handle, info, timeout);
+    if (!profile.two_families) return after(device, device->next.WaitSemaphores(handle, info, timeout));
     atomic_fetch_add(&device->waiters, 1);
     pthread_mutex_lock(&device->queue_lock);
     while (!wait_is_over(info) && hand_one_on(device)) {}
     pthread_mutex_unlock(&device->queue_lock);
     const VkResult result = device->next.WaitSemaphores(handle, info, timeout);
     atomic_fetch_sub(&device->waiters, 1);
-    return result;
+    return after(device, result);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL shim_SignalSemaphore(VkDevice handle, const VkSemaphoreSignalInfo *info) {

@@ -32,6 +32,7 @@ static struct {
     unsigned calls, faults;
     unsigned skip, times; /* calls to let through, then calls to fail */
     VkResult code;
+    bool executed;
 } plans[ENTRY_COUNT];
 static pthread_mutex_t plan_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -41,8 +42,12 @@ static enum entry entry_of(const char *name) {
     complain("%s is not wrapped", name);
 }
 
+/* What the call this thread is in returns when it is over. */
+static _Thread_local VkResult answer_after;
+
 VkResult before(enum entry entry) {
     VkResult result = VK_SUCCESS;
+    bool executed = false;
     pthread_mutex_lock(&plan_lock);
     plans[entry].calls++;
     if (plans[entry].skip > 0) {
@@ -51,19 +56,42 @@ VkResult before(enum entry entry) {
         if (plans[entry].times != TG_SHIM_FOREVER) plans[entry].times--;
         plans[entry].faults++;
         result = plans[entry].code;
+        executed = plans[entry].executed;
     }
     pthread_mutex_unlock(&plan_lock);
-    return result;
+    answer_after = executed ? result : VK_SUCCESS;
+    return executed ? VK_SUCCESS : result;
 }
 
-void tg_shim_fail(const char *entry, unsigned nth, unsigned times, int code) {
+VkResult after(struct device *device, VkResult real) {
+    const VkResult answer = answer_after;
+    answer_after = VK_SUCCESS;
+    if (answer == VK_ERROR_DEVICE_LOST) queues_idle(device);
+    return answer == VK_SUCCESS ? real : answer;
+}
+
+static void plan(const char *entry, unsigned nth, unsigned times, int code, bool executed) {
     const enum entry which = entry_of(entry);
     if (nth == 0 || times == 0 || code == VK_SUCCESS) complain("no fault: %s:%u:%u:%d", entry, nth, times, code);
     pthread_mutex_lock(&plan_lock);
     plans[which].skip = nth - 1;
     plans[which].times = times;
     plans[which].code = (VkResult)code;
+    plans[which].executed = executed;
     pthread_mutex_unlock(&plan_lock);
+}
+
+void tg_shim_fail(const char *entry, unsigned nth, unsigned times, int code) { plan(entry, nth, times, code, false); }
+
+void tg_shim_fail_executed(const char *entry, unsigned nth, unsigned times, int code) {
+    static const char *const entries[] = {"vkQueueSubmit", "vkQueueSubmit2", "vkWaitSemaphores",
+                                          "vkGetSemaphoreCounterValue", "vkQueueWaitIdle"};
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (strcmp(entry, entries[i]) == 0) {
+            plan(entry, nth, times, code, true);
+            return;
+        }
+    complain("%s cannot be executed and fail", entry);
 }
 
 void tg_shim_clear(void) {

@@ -96,6 +96,9 @@ VkResult before(enum entry entry);
         if (injected_ != VK_SUCCESS) return injected_;        \
     } while (0)
 
+/* What a call that was made returns: what the real one did, unless it is to fail all the same. */
+VkResult after(struct device *device, VkResult real);
+
 struct device *device_of(VkDevice handle);
 void count_object(struct device *device, enum kind kind, int change);
 
@@ -127,6 +130,8 @@ void memory_submitted(VkCommandBuffer commands);
 /* queues.c */
 void queues_init(struct device *device);
 void queues_destroy(struct device *device);
+/* Until the real device has nothing to do. */
+void queues_idle(struct device *device);
 
 /* Everything that is wrapped, by its own name. */
 #define DECLARE(name) extern __typeof__(*(PFN_vk##name)0) shim_##name;

@@ -34,6 +34,9 @@ extern "C" {
  * calls after it. One plan for each entry point; a new one replaces it. An entry point the shim does not know ends the
  * process. TG_SHIM_FAULT=vkAllocateMemory:1:2:-2 in the environment does the same from the start. */
 TG_SHIM_API void tg_shim_fail(const char *entry, unsigned nth, unsigned times, int code);
+/* The same, but the call does what it says before it returns `code`: of submits, semaphore waits, counters and waits for a
+ * queue. A loss is told when the device has nothing left to do, because a wait on a lost device ends when its work does. */
+TG_SHIM_API void tg_shim_fail_executed(const char *entry, unsigned nth, unsigned times, int code);
 /* No further call fails. */
 TG_SHIM_API void tg_shim_clear(void);
 /* How often the entry point was called, and how often it failed on request. */

@@ -191,6 +191,16 @@ typedef struct tg_str {
 
 /**
  * What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+ *
+ * The module says TG_ACCESS_READ of what it only loads and TG_ACCESS_READ_WRITE of what it loads and stores. What it only
+ * stores is TG_ACCESS_WRITE for exactly the bytes that the grid and the push constants of the launch prove, and
+ * TG_ACCESS_MAY_WRITE for the rest of the slice. (A load that sees nothing but what the same invocation stored before does
+ * not count.) The usual kernels are proven: invocation i stores element i on every path, in one dimension or row by row
+ * in two or three, plus an offset, all components and members of it, under guards that compare i with a constant, a
+ * specialization constant, a push constant or the length of an array. Where data decides what is stored (a scatter, a
+ * result only if there is one), and in an indirect launch, nothing is proven. tg_binding_info::basis tells. If such a
+ * kernel writes every byte of a slice all the same, declare TG_ACCESS_WRITE, or no launch of it releases its output.
+ *
  * When the kernel is broken and its module cannot be parsed, a binding that neither of the two others declares counts
  * as TG_ACCESS_READ_WRITE: the skip claims it, be it an input, and it has to be written again. Declare the accesses to
  * keep inputs out of it.
@@ -200,9 +210,14 @@ typedef struct tg_str {
 #define TG_ACCESS_NONE 1
 /** Only read. Claims on the bytes skip the work. */
 #define TG_ACCESS_READ 2
-/** Every byte is written and none is read. Success releases the bytes. */
+/**
+ * Every byte is written and none is read: the caller's word, where the caller declares it. Success releases the bytes.
+ */
 #define TG_ACCESS_WRITE 3
-/** Some bytes may be written. Claims on the bytes skip the work, and success releases nothing. */
+/**
+ * Some bytes may be written, none is read. The work runs over claimed bytes, and they stay claimed by the same roots:
+ * success releases nothing. A failure or a skip claims the whole slice.
+ */
 #define TG_ACCESS_MAY_WRITE 4
 /** Read, and then written. Claims on the bytes skip the work. */
 #define TG_ACCESS_READ_WRITE 5
@@ -437,7 +452,10 @@ typedef struct tg_device_info {
     uint64_t features;
     /**
      * One of TG_CONTAINMENT_*: what a kernel that runs past its slice can spoil. It says nothing of kernels with
-     * TG_KERNEL_DECLARES_USES.
+     * TG_KERNEL_DECLARES_USES, nor of memory that is not bound. Shared memory of a work group and arrays of an
+     * invocation are outside containment: an index past their end may spoil memory of the process or end it. Kernels
+     * that index them by data must check the index. If the index and the length are constants of the module, and no
+     * specialization constants, tg_kernel_create refuses an index past the end (not for TG_KERNEL_TRUSTED).
      */
     uint32_t containment;
     /** Queues that the slots are spread over. */
@@ -808,6 +826,10 @@ TG_API tg_result tg_device_create(const tg_device_desc *desc, tg_device *out);
  * handle and every child of it stale. When the time is up first, nothing has changed and the device can be used. A
  * report outlives its device.
  *
+ * A device that is lost, or whose waits and counters fail, is destroyed when its queues are idle. If nothing tells that
+ * they are before the time is up, or within ten seconds, the device is parked: the handle is stale and the answer TG_OK,
+ * but what the device may be working on stays until the process ends, and the log is told.
+ *
  * \param dev The device; the null handle is fine and does nothing.
  * \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER.
  * \returns TG_OK; TG_TIMEOUT; TG_ERROR_WRONG_STATE inside a log callback; TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE.
@@ -857,6 +879,10 @@ TG_API tg_result tg_device_wait(tg_device dev, uint64_t timeout_ns);
 /**
  * Gives memory that no block uses back to Vulkan.
  *
+ * Idle pages go back by themselves, all but one of each kind: of device, upload and readback memory, the last one that
+ * small buffers share, that larger ones share, and that one buffer had to itself. Staging for writes stays for a while.
+ * This function gives the rest back too, and lets go of the copies that reads which timed out left.
+ *
  * \param dev The device.
  * \param freed The bytes given back; may be NULL. Written on TG_OK only.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE;
@@ -894,6 +920,10 @@ TG_API tg_result tg_device_failure_count(tg_device dev, uint64_t *out);
 /**
  * Makes a report on every root that is alive on a device, without waiting. It asks about no byte, so the code of the
  * report is TG_OK, whatever roots it has.
+ *
+ * A long report is taken in pieces, between which calls of other threads go on. It tells every root that there was when
+ * the call began and that there still is, and every claim of those that stayed as it was. A claim that another thread
+ * makes or releases meanwhile is told or not.
  *
  * \param dev The device.
  * \param out The report; the caller releases it. The null handle unless TG_OK is returned.
@@ -1019,7 +1049,8 @@ typedef struct tg_buffer_info {
  * Makes a buffer.
  *
  * A failure gives a live handle too: a buffer without memory, remembered under a root. Work over it is skipped, and
- * reads name the root. tg_buffer_allocate tries again.
+ * reads name the root. tg_buffer_allocate tries again. If memory comes back when work in flight is over, the call waits
+ * for that work first, once.
  *
  * \param dev The device.
  * \param desc What it is to be; must not be NULL.
@@ -1049,7 +1080,8 @@ TG_API tg_result tg_buffer_create(tg_device dev, const tg_buffer_desc *desc, tg_
 TG_API tg_result tg_buffer_destroy(tg_device dev, tg_buffer buffer);
 
 /**
- * Allocates a buffer that has no memory: again after a failure, or for the first time after TG_BUFFER_UNALLOCATED.
+ * Allocates a buffer that has no memory: again after a failure, or for the first time after TG_BUFFER_UNALLOCATED. If
+ * memory comes back when work in flight is over, the call waits for that work first, once.
  * For a token that tg_fail_unallocated was called on, it says that the caller's own memory is there now.
  *
  * \param dev The device.
@@ -1125,6 +1157,13 @@ TG_API tg_result tg_buffer_write_with(tg_device dev, uint64_t stream, tg_slice d
  *
  * Flushes, waits for the work that wrote the bytes, and copies them, if and only if every one of them was last
  * written by work that succeeded. Otherwise the destination is untouched and tg_last_report names the roots.
+ *
+ * A call whose time is up leaves the copy it waited for. The next call for the same bytes on the same stream takes it up,
+ * unless work that changes them was enqueued since; so a loop on TG_TIMEOUT ends as soon as the work does. Of copies that
+ * are over and were not asked for again, the newest 16 are kept, as long as there is memory.
+ *
+ * If its own copy fails, the call fails by a root of its own, which tg_last_report names and nothing else keeps. The
+ * bytes are not claimed, and the next call tries again.
  *
  * \param dev The device.
  * \param stream The stream.
@@ -1340,6 +1379,25 @@ TG_API tg_result tg_read_release(tg_device dev, tg_read read);
 /**
  * The caller vouches for the module: it is parsed and reflected, but not validated. A module that breaks Vulkan's
  * rules may then crash the driver.
+ *
+ * Every module is held to two limits, because the library parses it: 16777216 bytes, and 262144 instructions. The steps
+ * that finding out about its bindings takes are limited too. All other modules are also held to these limits, beyond
+ * which validators and drivers take all stack, memory or time there is. Only a trusted module may exceed them: then
+ * the driver alone says how long it takes to compile, and whether the process survives it.
+ *
+ * - Types are nested at most 255 deep. If each type is written out wherever another names it, all of them have at most
+ *   262144 members, and so have the types of all variables outside functions.
+ * - If each constant is written out wherever another names it, all of them have at most 262144 numbers and vectors.
+ * - If each call is replaced by the function it calls, a function has at most 131072 instructions, 8192 accesses to
+ *   memory, and 1048576 elements of variables; all functions together have at most 4194304 instructions. An
+ *   instruction on a struct or array counts once for each number and vector in it.
+ * - Half the blocks of such a function, times its instructions and 8 for each construct around each block, are at most
+ *   134217728: about 200 nested selections, 150 nested loops or 2500 selections in a row.
+ * - Entry points times functions are at most 1048576; so are decorations times targets of groups of decorations.
+ *
+ * What is beyond a limit is TG_ERROR_LIMIT_EXCEEDED, and the message names the limit and the count. The limits are on
+ * what is certain to exhaust a driver. They don't make every driver fast: a module within them may take Mesa's software
+ * driver some seconds, and what a compiler unrolls is the driver's choice.
  */
 #define TG_KERNEL_TRUSTED (1 << 0)
 /**
@@ -1360,6 +1418,16 @@ TG_API tg_result tg_read_release(tg_device dev, tg_read read);
  * software drivers) or loses the device. What it spoils is not tracked.
  */
 #define TG_KERNEL_DECLARES_USES (1 << 1)
+
+/** The module says it, and proves of no launch that it writes bytes of the binding. */
+#define TG_BASIS_INFERRED 1
+/**
+ * The module says it, and each launch writes the bytes that its grid and push constants prove. The rest of its slice
+ * counts as TG_ACCESS_MAY_WRITE, and the whole slice in an indirect launch.
+ */
+#define TG_BASIS_PROVEN 2
+/** tg_kernel_desc::accesses says it. */
+#define TG_BASIS_DECLARED 3
 
 /** A specialization constant. Never grows. */
 typedef struct tg_constant {
@@ -1382,7 +1450,7 @@ typedef struct tg_kernel_desc {
     /** SPIR-V, in whatever state; copied. Need not be aligned. Must not be NULL. */
     const void *code;
     /**
-     * Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 67108864
+     * Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 16777216
      * (TG_ERROR_LIMIT_EXCEEDED).
      */
     size_t code_size;
@@ -1390,7 +1458,8 @@ typedef struct tg_kernel_desc {
     tg_str entry;
     /**
      * What the kernel does to each binding, in the order the kernel reports them: TG_ACCESS_* each. TG_ACCESS_AUTO
-     * and bindings beyond the array: what the module does. May be NULL when there are none.
+     * and bindings beyond the array: what the module does. TG_ACCESS_WRITE is the caller's word that every launch writes
+     * every byte of the slice that is bound. May be NULL when there are none.
      */
     const uint32_t *accesses;
     /** Elements of `accesses`; those beyond the bindings of the kernel mean nothing. */
@@ -1428,13 +1497,14 @@ typedef struct tg_binding_info {
     uint32_t set;
     /** Its number in the set. */
     uint32_t binding;
-    /**
-     * TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says. A TG_ACCESS_WRITE that nobody
-     * declared is the caller's word that the bound slice is what the kernel writes.
-     */
+    /** TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says. */
     uint32_t access;
     /** Which element of an array of buffers (TG_KERNEL_DECLARES_USES); 0 where the binding is one buffer. */
     uint32_t element;
+    /** TG_BASIS_*: on what `access` rests. */
+    uint32_t basis;
+    /** 0. */
+    uint32_t reserved;
     /** Bytes of `name`, the NUL not counted. */
     size_t name_size;
     /** The variable's name in the module, where it has one; cut at 128 bytes. */
@@ -1447,6 +1517,8 @@ typedef struct tg_binding_info {
     /* binding */ 0, \
     /* access */ 0, \
     /* element */ 0, \
+    /* basis */ 0, \
+    /* reserved */ 0, \
     /* name_size */ 0, \
     /* name */ "" \
 }
@@ -1501,7 +1573,9 @@ typedef struct tg_kernel_info {
 /**
  * Makes a kernel from SPIR-V.
  *
- * The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. A failure
+ * The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. This happens on
+ * a thread of the library's with a stack of 32 MiB, so that the caller's stack may be small; without such a thread the
+ * kernel is broken with TG_ERROR_OUT_OF_HOST_MEMORY. A failure
  * gives a live handle too: a broken kernel, remembered under a root. Launches of it are skipped, and reads of what
  * they were to write name the root. tg_kernel_rebuild repairs it. A module that cannot be parsed does not tell what it
  * writes: then bindings that neither `accesses` nor the launch declares count as written, inputs too.
@@ -1514,8 +1588,8 @@ typedef struct tg_kernel_info {
  *          TG_ERROR_STALE_HANDLE for dev; TG_ERROR_INVALID_SHADER (the report has the validator's words);
  *          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see
  *          (TG_KERNEL_DECLARES_USES);
- *          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;
- *          TG_ERROR_DEVICE_LOST.
+ *          TG_ERROR_LIMIT_EXCEEDED for what the device's limits or those of TG_KERNEL_TRUSTED do not allow;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread. Holds no other thread up.
  * \claims No byte. On failure the kernel itself carries a root, which launches hand on to what they were to write.
  */
@@ -1552,7 +1626,8 @@ TG_API tg_result tg_kernel_rebuild(tg_device dev, tg_kernel kernel, const tg_ker
 TG_API tg_result tg_kernel_destroy(tg_device dev, tg_kernel kernel);
 
 /**
- * Tells what a kernel is: its bindings with what it does to them, group size, push constants, or why it is broken.
+ * Tells what a kernel is: its bindings with what it does to them and how that is known, group size, push constants, or
+ * why it is broken.
  *
  * \param dev The device.
  * \param kernel The kernel.
@@ -1583,7 +1658,8 @@ typedef struct tg_launch_desc {
     /**
      * The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings; each at a multiple of
      * tg_device_info::binding_alignment, and neither empty nor longer than max_binding_size. An access other than
-     * TG_ACCESS_AUTO overrides what descriptor and module say, for this launch.
+     * TG_ACCESS_AUTO overrides what descriptor and module say, for this launch. With TG_ACCESS_AUTO in both, the launch
+     * writes the bytes that the module proves with these groups and push constants, and may write the rest of the slice.
      */
     const tg_use *bindings;
     /** Elements of `bindings`; as many as the kernel has. */
@@ -1603,8 +1679,8 @@ typedef struct tg_launch_desc {
     uint32_t threads[3];
     /**
      * Three uint32_t group counts in a buffer (VkDispatchIndirectCommand): 12 bytes at a multiple of 4
-     * (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. A
-     * TG_ACCESS_WRITE that nobody declared counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
+     * (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. What
+     * nobody declared to be written counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
      */
     tg_slice indirect;
     /** Push constants; copied. May be NULL when push_size is 0. */
@@ -1949,7 +2025,8 @@ TG_API tg_result tg_scope_begin(tg_device dev, const tg_scope_desc *desc, tg_sco
  * \param scope The scope; the null handle is fine and does nothing.
  * \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
  * \threadsafety Any thread.
- * \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others. Where the work
+ * \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others; what was claimed of
+ *         a slice with TG_ACCESS_MAY_WRITE is claimed again, by the same roots. Where the work
  *         turns out to have read bad bytes, what it wrote takes over their roots. While the device is lost, of what it
  *         wrote only tokens are released: the device's memory is claimed by the root of the loss.
  */
@@ -2116,9 +2193,15 @@ typedef struct tg_step_info {
     size_t struct_size;
     /** One of TG_STEP_*. */
     uint32_t kind;
-    /** 0. */
-    uint32_t reserved;
-    /** How often exactly this happened; for TG_STEP_DROPPED, how many steps are missing. */
+    /**
+     * 1 when the count is only known to be at least so much: how often a step happened is kept of a few hundred distinct
+     * steps of a root. Otherwise 0.
+     */
+    uint32_t at_least;
+    /**
+     * How often this happened: the same work, needing and producing the same. For TG_STEP_DROPPED how many distinct
+     * steps of the root are no longer kept; those that are missing here are among them.
+     */
     uint64_t count;
     /** Which work. */
     tg_str kernel;
@@ -2131,32 +2214,46 @@ typedef struct tg_step_info {
     const tg_str *produced;
     /** Elements of `produced`. */
     size_t produced_count;
+    /**
+     * The caller's name for the work (tg_launch_desc::label, tg_scope_desc::label) the last time this happened, or empty.
+     */
+    tg_str label;
+    /** The caller's number for it, the last time. */
+    uint64_t tag;
 } tg_step_info;
 
 /** Every member of tg_step_info at its default. */
 #define TG_STEP_INFO_INIT { \
     /* struct_size */ sizeof(tg_step_info), \
     /* kind */ 0, \
-    /* reserved */ 0, \
+    /* at_least */ 0, \
     /* count */ 0, \
     /* kernel */ { NULL, 0 }, \
     /* needed */ { NULL, 0 }, \
     /* produced */ NULL, \
-    /* produced_count */ 0 \
+    /* produced_count */ 0, \
+    /* label */ { NULL, 0 }, \
+    /* tag */ 0 \
 }
 
 /** Work that was in flight when a device was lost. */
 typedef struct tg_suspect_info {
     /** sizeof(tg_suspect_info). */
     size_t struct_size;
-    /** Which work. */
+    /** Which work: its kernel, or the operation. */
     tg_str name;
+    /** The caller's name for it (tg_launch_desc::label, tg_scope_desc::label), or empty. */
+    tg_str label;
+    /** The caller's number for it. */
+    uint64_t tag;
 } tg_suspect_info;
 
 /** Every member of tg_suspect_info at its default. */
 #define TG_SUSPECT_INFO_INIT { \
     /* struct_size */ sizeof(tg_suspect_info), \
-    /* name */ { NULL, 0 } \
+    /* name */ { NULL, 0 }, \
+    /* label */ { NULL, 0 }, \
+    /* tag */ 0 \
 }
 
 /**
@@ -2271,6 +2368,9 @@ TG_API tg_result tg_report_suspect(tg_report report, size_t index, tg_suspect_in
 /**
  * Renders a report for a person.
  *
+ * Of long lists it has the first entries and how many there are more: 256 roots, 64 claims of each, 256 suspects. All of
+ * them are given by index.
+ *
  * \param report The report.
  * \param out The text, several lines; borrowed until tg_report_release. Written on TG_OK only. Must not be NULL.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NULL_HANDLE, TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE,
@@ -2282,6 +2382,8 @@ TG_API tg_result tg_report_text(tg_report report, tg_str *out);
 
 /**
  * Renders a report for a program, as JSON.
+ *
+ * Cut like the text; `failure_count`, `claim_count` and `suspect_count` tell how many there are.
  *
  * \param report The report.
  * \param out The JSON; borrowed until tg_report_release. Written on TG_OK only. Must not be NULL.

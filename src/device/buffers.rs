@@ -1,14 +1,32 @@
 //! Making and destroying buffers. A buffer whose allocation fails is a live handle all the same (R7).
 
-use super::{BufferDesc, BufferInfo, BufferMemory, Core, Device, Handle, MemoryStats};
+use super::shortage::is_short;
+use super::waits::Deadline;
+use super::{BufferDesc, BufferInfo, BufferMemory, Core, Device, FOREVER, Handle, MemoryStats};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots, text};
-use crate::failure::{BlockKey, Context, FailureStore, Name};
-use crate::memory::{Block, Buffer, Hazards, MemoryKind, Purpose};
+use crate::failure::{BlockKey, Context, FailureStore, Name, Point};
+use crate::memory::{Block, Buffer, Hazards, MemoryKind, Place, Purpose};
 use crate::room::no_memory;
 use crate::stream::Backend;
+use smallvec::SmallVec;
 
-const KINDS: [MemoryKind; 3] = [MemoryKind::Device, MemoryKind::Upload, MemoryKind::Readback];
+pub(super) const KINDS: [MemoryKind; 3] = [MemoryKind::Device, MemoryKind::Upload, MemoryKind::Readback];
+/// Idle pages that a destroy looks at.
+const LOOKED_AT: usize = 8;
+
+/// Work that gives memory back when it is over.
+type Behind = SmallVec<[Point; 8]>;
+/// Memory for a buffer, if it is to have any.
+type Taken = std::result::Result<Option<Place>, Fault>;
+
+/// How an attempt that needs memory ended.
+enum Attempt<T> {
+    /// It is done.
+    Done(T),
+    /// Nothing changed: some memory comes back from work in flight.
+    Behind,
+}
 
 impl<B: Backend> Device<B> {
     /// A buffer; its handle is live even if the allocation failed, and null on misuse.
@@ -18,7 +36,27 @@ impl<B: Backend> Device<B> {
                 Error::misuse(Code::InvalidArgument, "desc.size", format_args!("a buffer has at least one byte"));
             return (Handle::default(), Err(error));
         }
-        self.with(|core| core.buffer_create(&self.backend, desc))
+        self.with_memory_that_comes_back(|core, behind| core.buffer_create(&self.backend, desc, behind))
+    }
+
+    /// Tries once; and once more when all is over that gives memory back, if it says so.
+    fn with_memory_that_comes_back<T>(&self, attempt: impl Fn(&mut Core<B>, Option<&mut Behind>) -> Attempt<T>) -> T {
+        let mut behind = Behind::new();
+        loop {
+            let may_wait = behind.is_empty();
+            let attempt = self.with(|core| attempt(core, may_wait.then_some(&mut behind)));
+            match attempt {
+                Attempt::Done(answer) => return answer,
+                Attempt::Behind => {
+                    for point in &behind {
+                        // The batch may still be open. If it is refused or the wait fails, the next attempt tells.
+                        let _ = self.flush_slot(point.slot);
+                        let _ = self.wait_for(*point, Deadline::after(FOREVER));
+                    }
+                    self.fetch_reads();
+                }
+            }
+        }
     }
 
     /// Destroys it; work in flight goes on. The null handle is fine.
@@ -38,21 +76,31 @@ impl<B: Backend> Device<B> {
             core.memory.buffers.remove(buffer);
             core.forget_mappings_of(block);
             core.forget(block);
+            core.give_back_some(&self.backend, LOOKED_AT);
             Ok(())
         })
     }
 
     /// Tries again to allocate a buffer that has no bytes; `size` 0: as large as before.
     pub fn buffer_allocate(&self, buffer: Handle, size: u64) -> Result {
-        self.with(|core| {
-            let entry = core.memory.buffers.resolve(buffer, "buffer")?.clone();
+        self.with_memory_that_comes_back(|core, behind| {
+            let entry = match core.memory.buffers.resolve(buffer, "buffer") {
+                Ok(entry) => entry.clone(),
+                Err(error) => return Attempt::Done(Err(error)),
+            };
             let size = if size == 0 { entry.size } else { size };
             if core.memory.blocks[entry.block].claims.is_allocated() {
-                return Err(Error::misuse(Code::WrongState, "buffer", format_args!("the buffer is allocated")));
+                let why = format_args!("the buffer is allocated");
+                return Attempt::Done(Err(Error::misuse(Code::WrongState, "buffer", why)));
             }
-            core.allocate(&self.backend, buffer, size, "tg_buffer_allocate")?;
-            core.allocated(entry.block, size);
-            Ok(())
+            let Some(taken) = core.take_memory(&self.backend, entry.purpose, size, behind) else {
+                return Attempt::Behind;
+            };
+            let allocated = core.allocate(buffer, size, taken, "tg_buffer_allocate");
+            if allocated.is_ok() {
+                core.allocated(entry.block, size);
+            }
+            Attempt::Done(allocated)
         })
     }
 
@@ -104,19 +152,48 @@ impl<B: Backend> Device<B> {
 
     /// Gives idle pages back to the driver. Bytes given back.
     pub fn trim(&self) -> Result<u64> {
-        self.with(|core| {
+        let trimmed = self.with(|core| {
             core.refresh(&self.backend)?;
-            let Core { memory, streams, .. } = core;
-            Ok(memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point)))
-        })
+            core.usable()?;
+            core.forget_copies(0);
+            Ok(core.give_back_idle(&self.backend))
+        });
+        self.naming_loss(trimmed)
     }
 }
 
 impl<B: Backend> Core<B> {
-    fn buffer_create(&mut self, backend: &B, desc: &BufferDesc<'_>) -> (Handle, Result) {
+    /// Gives idle pages back to the driver. Bytes given back: none of a lost device, of which nobody knows what it is
+    /// still working on.
+    pub(super) fn give_back_idle(&mut self, backend: &B) -> u64 {
+        if self.failures.is_lost() {
+            return 0;
+        }
+        let Core { memory, streams, .. } = self;
+        memory.pages.trim(backend, |mark| streams.is_done_with(mark.point))
+    }
+
+    /// The same of pages beyond one of a kind, of which at most so many are looked at.
+    pub(super) fn give_back_some(&mut self, backend: &B, most: usize) {
+        if !self.failures.is_lost() {
+            let Core { memory, streams, .. } = self;
+            memory.pages.give_back(backend, most, |mark| streams.is_done_with(mark.point));
+        }
+    }
+
+    fn buffer_create(
+        &mut self,
+        backend: &B,
+        desc: &BufferDesc<'_>,
+        behind: Option<&mut Behind>,
+    ) -> Attempt<(Handle, Result)> {
         let purpose = match desc.memory {
             BufferMemory::Managed(kind) => Some(Purpose::Buffers(kind)),
             BufferMemory::Token => None,
+        };
+        let wanted = purpose.filter(|_| !desc.unallocated);
+        let Some(taken) = self.take_memory(backend, wanted, desc.size, behind) else {
+            return Attempt::Behind;
         };
         let name = Name { noun: "buffer", serial: self.next_serial(), label: self.label(desc.label) };
         let fresh = (self.settings.track_uninitialized && purpose.is_some() && !desc.unallocated).then(|| Context {
@@ -128,42 +205,68 @@ impl<B: Backend> Core<B> {
         });
         // Before there is a block: what is made from here on is taken back or kept.
         if self.memory.make_room(1).is_err() {
-            return (Handle::default(), Err(no_memory().into()));
+            taken.ok().flatten().iter().for_each(|place| self.memory.pages.free(place));
+            return Attempt::Done((Handle::default(), Err(no_memory().into())));
         }
-        let claims = self.failures.new_block(name, desc.size, purpose.is_some(), fresh);
-        let block = self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None });
+        let Core { failures, memory, .. } = self;
+        let block = memory.blocks.insert_with_key(|key| {
+            let claims = failures.new_block(key, name, desc.size, purpose.is_some(), fresh);
+            Block { claims, hazards: Hazards::default(), place: None }
+        });
         let buffer = Buffer { block, size: desc.size, purpose, stream: desc.stream, tag: desc.tag };
         let Ok(handle) = self.memory.buffers.insert(buffer) else {
+            taken.ok().flatten().iter().for_each(|place| self.memory.pages.free(place));
             self.forget(block);
-            return (Handle::default(), Err(self.memory.buffers.refusal("buffers").into()));
+            return Attempt::Done((Handle::default(), Err(self.memory.buffers.refusal("buffers").into())));
         };
         if desc.unallocated {
             let fault = Fault::new(Code::NeverWritten, "the buffer was not allocated yet");
             let context = self.buffer_context("tg_buffer_create", block, desc.stream, desc.tag);
             self.fail_unallocated(block, fault, context);
-            return (handle, Ok(()));
+            return Attempt::Done((handle, Ok(())));
         }
-        (handle, self.allocate(backend, handle, desc.size, "tg_buffer_create"))
+        Attempt::Done((handle, self.allocate(handle, desc.size, taken, "tg_buffer_create")))
+    }
+
+    /// Takes memory, if any is wanted. Nothing is taken where some comes back from work in flight, which goes into
+    /// `behind`: who gives it can wait.
+    fn take_memory(
+        &mut self,
+        backend: &B,
+        purpose: Option<Purpose>,
+        size: u64,
+        behind: Option<&mut Behind>,
+    ) -> Option<Taken> {
+        let Some(purpose) = purpose else { return Some(Ok(None)) };
+        // A lost device is not asked.
+        if let (true, Some((fault, _))) = (self.failures.is_lost(), self.failures.loss_fault()) {
+            return Some(Err(fault));
+        }
+        let take = |core: &mut Self| {
+            let Core { memory, streams, .. } = core;
+            memory.pages.allocate(backend, purpose, size, |mark| streams.is_done_with(mark.point))
+        };
+        let taken = take(self);
+        if !taken.as_ref().is_err_and(is_short) || !self.memory.pages.can_hold(purpose, size) {
+            return Some(taken.map(Some));
+        }
+        let Some(behind) = behind else { return Some(taken.map(Some)) };
+        let taken = if self.reclaim(backend) { take(self) } else { taken };
+        if taken.as_ref().is_err_and(is_short) {
+            *behind = self.giving_back();
+        }
+        if behind.is_empty() { Some(taken.map(Some)) } else { None }
     }
 
     /// Puts bytes behind a buffer, or the reason why there are none.
-    fn allocate(&mut self, backend: &B, handle: Handle, size: u64, operation: &'static str) -> Result {
+    fn allocate(&mut self, handle: Handle, size: u64, taken: Taken, operation: &'static str) -> Result {
         let Some(buffer) = self.memory.buffers.get_mut(handle) else {
             return Err(Error::NotReady);
         };
         buffer.size = size;
-        let Buffer { block, purpose, stream, tag, .. } = *buffer;
+        let Buffer { block, stream, tag, .. } = *buffer;
         self.memory.blocks[block].claims.size = size;
-        let Some(purpose) = purpose else {
-            return Ok(());
-        };
-        // A lost device is not asked.
-        let lost = if self.failures.is_lost() { self.failures.loss_fault() } else { None };
-        let answer = match lost {
-            Some((fault, _)) => Err(fault),
-            None => self.place(backend, block, purpose, size),
-        };
-        answer.map_err(|fault| {
+        taken.map(|place| place.into_iter().for_each(|place| self.memory.put(block, place))).map_err(|fault| {
             let context = self.buffer_context(operation, block, stream, tag);
             let mut roots = Roots::default();
             roots.ids.push(self.fail_unallocated(block, fault.clone(), context));

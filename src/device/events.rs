@@ -60,10 +60,11 @@ impl<B: Backend> Device<B> {
         let Some(point) = point else {
             return Ok(());
         };
-        self.with(|core| {
+        let told = self.with(|core| {
             let slot = core.streams.slot_of(stream);
             Ok(core.streams.after(&self.backend, slot, &[point])?)
-        })
+        });
+        self.naming_loss(told)
     }
 
     /// Forgets an event; whoever waits for it goes on waiting. The null handle is fine.

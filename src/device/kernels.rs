@@ -5,6 +5,7 @@ use crate::error::{Error, Result, Text, text};
 use crate::failure::{Access, Context, MAX_NAME, Name, SetKey, cut};
 use crate::stream::Backend;
 use crate::stream::backend::{KernelInfo, KernelSource, Rejected};
+use crate::stream::coverage::Coverage;
 use std::sync::Arc;
 
 /// What a kernel is made of.
@@ -32,8 +33,11 @@ pub(super) enum State<B: Backend> {
 /// What a kernel says of itself.
 #[derive(Clone, Debug)]
 pub struct KernelDetails {
-    /// Its bindings, with the descriptor's accesses applied; none for a module that could not be reflected.
+    /// Its bindings, with the descriptor's accesses applied; none for a module that could not be reflected. `Write` where
+    /// launches are proven to write bytes of it.
     pub info: KernelInfo,
+    /// On what the access of each binding rests.
+    pub bases: Vec<Basis>,
     /// Whether launches of it are skipped.
     pub broken: bool,
     /// The root, or 0.
@@ -44,20 +48,37 @@ pub struct KernelDetails {
     pub tag: u64,
 }
 
+/// On what the access of a binding rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The module, which proves no write.
+    Inferred,
+    /// The module: each launch writes the bytes that its grid and push constants prove.
+    Proven,
+    /// The descriptor.
+    Declared,
+}
+
 impl<B: Backend> Kernel<B> {
-    /// What the descriptor, else the module, says of a binding; and whether it was only inferred. Bytes that nobody
-    /// declared anything of are taken to be read and written: better too much than one stale byte. So are those of a
-    /// broken kernel that is launched with another number of bindings than its module has.
-    pub(super) fn access(&self, binding: usize, given: usize) -> (Access, bool) {
+    /// What the descriptor, else the module, says of a binding; and what proves that launches write bytes of one that
+    /// they may write. Bytes that nobody declared anything of are taken to be read and written: better too much than one
+    /// stale byte. So are those of a broken kernel that is launched with another number of bindings than its module has.
+    pub(super) fn access(&self, binding: usize, given: usize) -> (Access, Option<&Coverage>) {
         if let Some(Some(declared)) = self.declared.get(binding) {
-            return (*declared, false);
+            return (*declared, None);
         }
         let info = match &self.state {
             State::Live { info, .. } => Some(info),
             State::Broken { info, .. } => info.as_ref().filter(|info| info.bindings.len() == given),
         };
-        let inferred = info.and_then(|info| info.bindings.get(binding)).map(|binding| binding.access);
-        (inferred.unwrap_or(Access::ReadWrite), true)
+        match info.and_then(|info| info.bindings.get(binding)) {
+            None => (Access::ReadWrite, None),
+            // Only a proof or a declaration makes it a write of every byte.
+            Some(info) if matches!(info.access, Access::MayWrite | Access::Write) => {
+                (Access::MayWrite, info.coverage.as_deref())
+            }
+            Some(info) => (info.access, None),
+        }
     }
 }
 
@@ -129,11 +150,18 @@ impl<B: Backend> Device<B> {
             State::Broken { set, info } => (info.as_deref().cloned().unwrap_or_default(), core.failures.id(*set)),
         };
         let given = info.bindings.len();
+        let mut bases = Vec::with_capacity(given);
         for (i, binding) in info.bindings.iter_mut().enumerate() {
-            binding.access = kernel.access(i, given).0;
+            let (access, basis) = match kernel.access(i, given) {
+                (_, Some(_)) => (Access::Write, Basis::Proven),
+                (access, None) if matches!(kernel.declared.get(i), Some(Some(_))) => (access, Basis::Declared),
+                (access, None) => (access, Basis::Inferred),
+            };
+            binding.access = access;
+            bases.push(basis);
         }
         let label = text(format_args!("{}", kernel.name.label));
-        Ok(KernelDetails { info, broken: failure != 0, failure, label, tag: kernel.tag })
+        Ok(KernelDetails { info, bases, broken: failure != 0, failure, label, tag: kernel.tag })
     }
 
     /// Compiles outside the lock: it may be slow.

@@ -6,11 +6,15 @@ use super::{Core, Device, LaunchDesc, LaunchGrid, NotHeld, Parts, SliceUse, Turn
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{Access, Bytes, Context, FailureStore, MAX_NAME, Use, Work, cut};
-use crate::memory::{Block, Memory, MemoryKind, PageSource, Purpose};
+use crate::memory::{Block, Mark, Memory, MemoryKind, PageSource, Place, Purpose};
 use crate::room::Room;
 use crate::stream::backend::{Binding, Grid, Launch, Limits};
+use crate::stream::coverage::LaunchFacts;
 use crate::stream::{Backend, Command, Driver, Need};
 use smallvec::SmallVec;
+
+/// Bytes of three group counts.
+const COUNTS_SIZE: u64 = 12;
 
 impl<B: Backend> Device<B> {
     /// Enqueues a launch. `Skipped` if bytes it reads are claimed.
@@ -30,24 +34,29 @@ impl<B: Backend> Core<B> {
         if self.failures.is_lost() {
             self.reconcile_all(desc)?;
         }
-        let most = desc.bindings.len() + desc.extra.len() + 1;
+        // A binding that is proven in part is two uses.
+        let most = 2 * desc.bindings.len() + desc.extra.len() + 1;
         if let Err(fault) = uses.make_room(most) {
             return Err(self.fail_unlisted(desc, fault));
         }
         if let Err(fault) = self.failures.make_room(most) {
             self.no_room = Some(Box::new(fault));
         }
-        let Core { failures, memory, streams, kernels, no_room, .. } = self;
+        let Core { failures, memory, streams, kernels, no_room, scratch, .. } = self;
         let kernel = kernels.resolve(desc.kernel, "desc.kernel")?;
         kernel.accepts(desc)?;
         let mut need = Need::default();
         streams.need(slot, memory.pages.forgotten(), &mut need);
-        collect_uses(memory, &**streams, slot, kernel, desc, uses, &mut need)?;
+        let may_be_proven = collect_uses(memory, &**streams, slot, kernel, desc, uses, &mut need)?;
         let limits = backend.limits();
         let groups = group_counts(desc, kernel.group_size());
         if groups.contains(&0) {
             // A grid with a zero runs nothing, claims nothing, releases nothing (R18).
             return Ok(Turn::Done(()));
+        }
+        let collected = uses.len();
+        if may_be_proven {
+            prove(kernel, desc, groups, uses);
         }
         let mut store = Parts { failures, memory };
         store.not_held(uses, "desc.bindings")?;
@@ -75,27 +84,37 @@ impl<B: Backend> Core<B> {
         let Some(compiled) = compiled else {
             return Err(Fault::new(Code::Internal, "a broken kernel was not skipped").into());
         };
+        let mut taken: Option<Place> = None;
         let result = store.write_scope(&work, uses, |store| {
             if let Some(fault) = no_room.take() {
                 return Err(*fault);
             }
             within_limits(groups, limits)?;
+            if let LaunchGrid::Indirect(_) = desc.grid {
+                let is_done_with = |mark: Mark| streams.is_done_with(mark.point);
+                taken = Some(store.memory.pages.allocate(backend, Purpose::Scratch, COUNTS_SIZE, is_done_with)?);
+            }
             let mut bindings = Bindings::<B>::new();
-            let (bound, beside) = uses.split_at(desc.bindings.len());
+            let touched = &uses[..collected];
+            let (bound, beside) = touched.split_at(desc.bindings.len());
             let mut for_host = bind(store.memory, limits, bound, &mut bindings)?;
             for_host |= beside.iter().any(|u| u.access.writes() && store.memory.is_host_visible(u.bytes.block));
             let grid = match desc.grid {
-                LaunchGrid::Indirect(_) => Grid::Indirect(counts(store.memory, uses)?),
+                LaunchGrid::Indirect(_) => {
+                    Grid::Indirect(counts(store.memory, touched)?, checked_in(store.memory, taken)?)
+                }
                 LaunchGrid::Groups(_) | LaunchGrid::Threads(_) => Grid::Groups(groups),
             };
             let launch = Launch { kernel: compiled, bindings: &bindings, push: desc.push, grid, label: desc.label };
             let mark = streams.take(backend, slot, &need, for_host, &[Command::Launch(launch)])?;
             drop(bindings);
-            store.memory.mark(uses, mark);
+            store.memory.mark(touched, mark);
+            scratch.extend(taken.take().map(|place| (mark.point, place)));
             Ok(Some(mark.point))
         });
         if result.is_err() {
-            self.settle_discarded(slot);
+            taken.iter().for_each(|place| self.memory.pages.free(place));
+            self.settle_discarded(backend, slot);
         }
         result.map(Turn::Done)
     }
@@ -171,7 +190,7 @@ impl<B: Backend> Kernel<B> {
 }
 
 /// The uses of a launch, and what they come after: its bindings in order, then what it reaches beside them, then its
-/// arguments.
+/// arguments. Answers whether [more](prove) may be proven of a binding than that it may be written.
 fn collect_uses<B: Backend>(
     memory: &Memory<B>,
     streams: &dyn Driver<B>,
@@ -180,7 +199,7 @@ fn collect_uses<B: Backend>(
     desc: &LaunchDesc<'_>,
     uses: &mut Vec<Use>,
     need: &mut Need,
-) -> Result {
+) -> Result<bool> {
     let mut add = |bytes: Bytes, block: &Block, access: Access| {
         let writes = access.writes();
         if writes || access.needs_bytes() {
@@ -188,7 +207,7 @@ fn collect_uses<B: Backend>(
         }
         uses.push(Use { bytes, access });
     };
-    let indirect = matches!(desc.grid, LaunchGrid::Indirect(_));
+    let mut may_be_proven = false;
     for (i, SliceUse { slice, access }) in desc.bindings.iter().enumerate() {
         let bytes = resolve(memory, *slice, "desc.bindings.slice.buffer", "desc.bindings.slice.size")
             .map_err(|error| error.element("binding", i))?;
@@ -203,12 +222,11 @@ fn collect_uses<B: Backend>(
         }
         let access = match access {
             Some(access) => *access,
-            None => match kernel.access(i, desc.bindings.len()) {
-                // How many groups run is not known, or whether words reach the last bytes of a slice that is no whole
-                // number of them: what is only inferred to be written may not be.
-                (Access::Write, true) if indirect || !(bytes.end - bytes.start).is_multiple_of(4) => Access::MayWrite,
-                (access, _) => access,
-            },
+            None => {
+                let (access, coverage) = kernel.access(i, desc.bindings.len());
+                may_be_proven |= coverage.is_some();
+                access
+            }
         };
         add(bytes, block, access);
     }
@@ -230,9 +248,30 @@ fn collect_uses<B: Backend>(
         }
         let block = &memory.blocks[bytes.block];
         with_memory(block, "desc.indirect.buffer")?;
-        add(Bytes { end: bytes.start + 12, ..bytes }, block, Access::Read);
+        add(Bytes { end: bytes.start + COUNTS_SIZE, ..bytes }, block, Access::Read);
+        // How many groups run is not known.
+        may_be_proven = false;
     }
-    Ok(())
+    Ok(may_be_proven)
+}
+
+/// Of bindings that nobody declared anything of, the bytes that this grid and these push constants are proven to write
+/// are written (R9). A part of a slice is one more use; the use of the whole slice stands for the rest.
+fn prove<B: Backend>(kernel: &Kernel<B>, desc: &LaunchDesc<'_>, groups: [u32; 3], uses: &mut Vec<Use>) {
+    for (i, binding) in desc.bindings.iter().enumerate() {
+        let (None, (_, Some(coverage))) = (binding.access, kernel.access(i, desc.bindings.len())) else { continue };
+        let Bytes { block, start, end } = uses[i].bytes;
+        let size = |u: &Use| u.bytes.end - u.bytes.start;
+        let sizes = |place: usize| uses.get(..desc.bindings.len())?.get(place).map(size);
+        let facts = LaunchFacts { groups, push: desc.push, slice_size: end - start, sizes: &sizes };
+        let covered = coverage.covered(&facts);
+        if covered == (0..end - start) {
+            uses[i].access = Access::Write;
+        } else if !covered.is_empty() && covered.end <= end - start {
+            let bytes = Bytes { block, start: start + covered.start, end: start + covered.end };
+            uses.push(Use { bytes, access: Access::Write });
+        }
+    }
 }
 
 type Bindings<'a, B> = SmallVec<[Binding<'a, <B as PageSource>::Page>; 16]>;
@@ -271,6 +310,15 @@ fn counts<'a, B: Backend>(memory: &'a Memory<B>, uses: &[Use]) -> std::result::R
         Some(u) => at(memory, u).map(|(binding, _)| binding).ok_or_else(no_place),
         None => Err(Fault::new(Code::Internal, "an indirect launch without counts")),
     }
+}
+
+/// What the backend checks the counts of an indirect launch in.
+fn checked_in<B: Backend>(
+    memory: &Memory<B>,
+    taken: Option<Place>,
+) -> std::result::Result<Binding<'_, B::Page>, Fault> {
+    let place = taken.ok_or_else(no_place)?;
+    Ok(Binding { page: memory.pages.page(place.page), offset: place.offset, size: COUNTS_SIZE })
 }
 
 /// Where the bytes of a use lie, and in what kind of page.

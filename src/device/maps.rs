@@ -190,9 +190,14 @@ impl<B: Backend> Core<B> {
 
     /// A mapping that the host was never given.
     fn abandon_map(&mut self, bytes: Bytes, scope: ScopeKey, fault: Fault) -> Error {
-        let Some(mapping) = self.take_where(bytes, |mapping| mapping.scope == Some(scope)) else {
+        // If that was a loss, the mapping has no scope any more.
+        let is_it = |mapping: &Mapping<_>| mapping.scope == Some(scope) || mapping.scope.is_none();
+        let Some(mapping) = self.take_where(bytes, is_it) else {
             return fault.into();
         };
+        if !mapping.access.writes() && self.failures.is_lost() {
+            return self.usable().err().unwrap_or_else(|| fault.into());
+        }
         self.end_mapping(bytes, mapping, Err(fault.clone())).err().unwrap_or_else(|| fault.into())
     }
 

@@ -9,6 +9,8 @@ mod events;
 mod kernels;
 mod launch;
 mod maps;
+#[cfg(test)]
+mod panic_tests;
 mod questions;
 mod reads;
 mod scopes;
@@ -21,9 +23,10 @@ mod types;
 mod waits;
 mod write;
 
-pub use kernels::KernelDetails;
+pub use kernels::{Basis, KernelDetails};
 pub use questions::DeviceClaim;
 pub use types::*;
+pub use waits::parked_devices;
 
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
@@ -31,16 +34,18 @@ use crate::failure::{
     BlockKey, Bytes, Context, FailureStore, Failures, LogLine, MAX_NAME, Point, ScopeKey, Use, Work, cut,
 };
 use crate::memory::{HandleKind, HandleTable, Hazards, Memory, Place, hazard, pages::PageLimits};
+use crate::stream::caught::caught;
 use crate::stream::driver::Unclosed;
 use crate::stream::scheduler::Strategy;
-use crate::stream::{Backend, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
+use crate::stream::{Backend, Caught, Driver, EventStreams, Need, OrderStats, SchedulerStreams};
 use events::Event;
 use kernels::Kernel;
 use maps::Mappings;
 use parking_lot::{Mutex, MutexGuard};
-use reads::Read;
+use reads::{HostCopies, MAX_KEPT_COPIES, Read};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use tracing::Dispatch;
 
@@ -61,13 +66,13 @@ struct Core<B: Backend> {
     mappings: Mappings<B::Page>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
+    /// What indirect launches check their counts in: free once their point is complete.
+    scratch: Vec<(Point, Place)>,
     /// What destroyed buffers left under work that is held back: free once that work is on its way. Who took such
     /// memory would be held back with it.
     held_places: Vec<(Place, Hazards)>,
-    /// Blocks of host reads that nobody waits for any more: free once their point is complete.
-    late_reads: Vec<(Point, BlockKey)>,
-    /// Host reads that a call is waiting for, which takes their memory back then.
-    waited_reads: Vec<Point>,
+    /// Copies of host reads that calls wait for, or waited for in vain.
+    copies: HostCopies,
     /// Staging that calls have in hand, neither enqueued nor given back.
     in_hand: u32,
     retired: Vec<Retired<B>>,
@@ -100,12 +105,15 @@ struct Names {
 
 /// A Vulkan device (or whatever stands behind the backend) with everything that is known of its bytes.
 pub struct Device<B: Backend> {
-    core: Mutex<Core<B>>,
+    /// Shared with nobody but what is parked: a device that may still be working keeps what it works on.
+    core: Arc<Mutex<Core<B>>>,
     /// One lock a queue: submissions to it go in the order in which their recordings were closed.
     queues: Vec<Mutex<()>>,
     dispatch: Option<Dispatch>,
     serial: u32,
-    backend: B,
+    /// It may never be idle, so nothing of it is freed.
+    is_parked: bool,
+    backend: Arc<B>,
 }
 
 /// How an attempt at a call ended.
@@ -123,7 +131,57 @@ struct Refusal {
     roots: Roots,
 }
 
-type Guard<'a, B> = MutexGuard<'a, Core<B>>;
+/// The device's lock. A panic while it is held leaves half done what was going on, and nobody can say which half: the
+/// device is given up then, as if it were lost. So every byte it held is claimed and no wait waits for what will never
+/// be answered (R4, R14).
+struct Guard<'a, B: Backend> {
+    core: MutexGuard<'a, Core<B>>,
+    backend: &'a B,
+    /// Some call out of this library panicked before, and its thread does this on its way out.
+    was_panicking: bool,
+}
+
+impl<B: Backend> Guard<'_, B> {
+    /// Runs something without the lock.
+    fn unlocked<T>(&mut self, f: impl FnOnce() -> T) -> T {
+        MutexGuard::unlocked(&mut self.core, f)
+    }
+
+    /// Lets threads that wait for the lock have it before this one can ask for it again.
+    fn unlock_fair(mut self) {
+        MutexGuard::bump(&mut self.core);
+    }
+
+    #[cold]
+    fn give_up(&mut self) {
+        // Another panic on the way out of the first would end the process.
+        let fault = Fault::new(Code::Internal, "a panic left the device's records half written");
+        let _ = caught(|| self.core.lose_all(self.backend, fault, &[]));
+    }
+}
+
+impl<B: Backend> Deref for Guard<'_, B> {
+    type Target = Core<B>;
+
+    fn deref(&self) -> &Core<B> {
+        &self.core
+    }
+}
+
+impl<B: Backend> DerefMut for Guard<'_, B> {
+    fn deref_mut(&mut self) -> &mut Core<B> {
+        &mut self.core
+    }
+}
+
+impl<B: Backend> Drop for Guard<'_, B> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.was_panicking {
+            self.give_up();
+        }
+    }
+}
 
 impl<B: Backend> FailureStore for Core<B> {
     type Blocks = Memory<B>;
@@ -187,59 +245,86 @@ impl<B: Backend> Core<B> {
     }
 
     /// A panic while recording took a recording with it: everything in it failed.
-    fn settle_discarded(&mut self, slot: u32) {
-        if let Some(point) = self.streams.discarded(slot) {
+    fn settle_discarded(&mut self, backend: &B, slot: u32) {
+        if let Some(point) = self.streams.discarded(backend, slot) {
             let context = Context { operation: "recording", ..Context::default() };
-            self.late_failure(&[point], Fault::new(Code::Internal, "a panic discarded the recording"), context);
+            let fault = Fault::new(Code::Internal, "a panic discarded the recording");
+            self.late_failure(&[point], fault.clone(), context);
+            self.refuse_copies(&[point], &fault);
         }
     }
 
     /// Closes a slot's recording. The refusals of what could not be closed.
     fn close_slot(&mut self, backend: &B, slot: u32) -> Vec<Refusal> {
         let unclosed = self.streams.close(backend, slot);
-        unclosed.into_iter().map(|Unclosed { points, fault }| self.refuse(points, fault)).collect()
+        unclosed.into_iter().map(|Unclosed { points, fault }| self.refuse(backend, points, fault)).collect()
     }
 
-    fn refuse(&mut self, points: SmallVec<[Point; 4]>, fault: Fault) -> Refusal {
+    fn refuse(&mut self, backend: &B, points: SmallVec<[Point; 4]>, fault: Fault) -> Refusal {
         let context = Context { operation: "submission", ..Context::default() };
         let id = match fault.code {
-            Code::DeviceLost => self.lost_with(fault.clone(), &points),
+            Code::DeviceLost => self.lose_all(backend, fault.clone(), &points),
             _ => self.late_failure(&points, fault.clone(), context),
         };
+        self.refuse_copies(&points, &fault);
         let mut roots = Roots::default();
         roots.ids.push(id);
         Refusal { points, fault, roots }
     }
 
-    /// The device is lost: one root for all it held; nothing in flight will be heard of again.
-    fn lost(&mut self, fault: Fault) -> u64 {
-        self.lost_with(fault, &[])
+    /// Whichever call of the device's it was that said so: the device is lost, before anybody is told anything else.
+    #[inline]
+    fn hear_of_loss(&mut self, backend: &B) {
+        if let Some(fault) = backend.loss()
+            && !self.failures.is_loss_settled()
+        {
+            self.lose_all(backend, fault.clone(), &[]);
+        }
     }
 
-    /// The same, found out by a refusal.
-    fn lost_with(&mut self, fault: Fault, refused: &[Point]) -> u64 {
+    /// The device is lost: one root for all it held; nothing in flight will be heard of again, and what was not handed
+    /// to the device never will be. `refused` is what the loss was found out by.
+    #[cold]
+    fn lose_all(&mut self, backend: &B, fault: Fault, refused: &[Point]) -> u64 {
         let Core { failures, memory, streams, .. } = self;
         let over = |point| streams.is_complete(point) && !refused.contains(&point);
-        let id = Parts { failures, memory }.lose(fault, Context { operation: "device", ..Context::default() }, over);
+        let id = Parts { failures, memory }.lose(fault, over);
         self.lose_mappings();
+        self.streams.lose(backend);
+        self.give_back_of_lost();
         id
+    }
+
+    /// Memory that waited for its work: on a lost device nothing more is over, and nothing looks at what it uses.
+    fn give_back_of_lost(&mut self) {
+        let pages = &mut self.memory.pages;
+        self.staging.drain(..).chain(self.scratch.drain(..)).for_each(|(_, place)| pages.free(&place));
+        for (place, mut hazards) in self.held_places.drain(..) {
+            pages.leave(&place, &mut hazards);
+            pages.free(&place);
+        }
+        self.forget_copies(MAX_KEPT_COPIES);
     }
 
     /// Takes back what completed.
     fn refresh(&mut self, backend: &B) -> std::result::Result<(), Fault> {
         self.unasked = 0;
         let answer = self.streams.refresh(backend);
-        // On a lost device nothing more is over, and nothing looks at what it uses.
-        let lost = self.failures.is_lost();
+        self.hear_of_loss(backend);
+        if self.failures.is_lost() {
+            self.give_back_of_lost();
+        }
         let streams = &self.streams;
         let pages = &mut self.memory.pages;
-        self.staging.retain(|(point, place)| {
-            let done = lost || streams.is_complete(*point);
+        let mut stays = |(point, place): &(Point, Place)| {
+            let done = streams.is_complete(*point);
             if done {
                 pages.free(place);
             }
             !done
-        });
+        };
+        self.staging.retain(&mut stays);
+        self.scratch.retain(&mut stays);
         self.held_places.retain_mut(|(place, hazards)| {
             let held = is_held(&**streams, hazards);
             if !held {
@@ -249,25 +334,19 @@ impl<B: Backend> Core<B> {
             held
         });
         self.retired.retain(|retired| !retired.until.iter().all(|point| streams.is_complete(*point)));
-        if !self.late_reads.is_empty() {
-            let read = self.late_reads.iter().filter(|(point, _)| lost || streams.is_complete(*point));
-            let over: SmallVec<[BlockKey; 4]> = read.map(|(_, block)| *block).collect();
-            self.late_reads.retain(|(_, block)| !over.contains(block));
-            for block in over {
-                self.forget(block);
-            }
-        }
-        let Core { failures, memory, streams, .. } = self;
+        self.forget_copies(MAX_KEPT_COPIES);
+        let Core { memory, streams, .. } = self;
         if memory.pages.has_residue() && streams.is_idle() {
             memory.pages.forget_residue();
         }
+        memory.pages.look();
+        self.give_back_some(backend, usize::MAX);
+        let Core { failures, memory, streams, .. } = self;
+        if memory.is_crowded() {
+            memory.prune(|point| streams.is_done_with(point), |point| streams.is_complete(point), || streams.now());
+        }
         let mut store = Parts { failures, memory };
         store.retire(|point| streams.is_complete(point));
-        if let Err(fault) = &answer
-            && fault.code == Code::DeviceLost
-        {
-            self.lost(fault.clone());
-        }
         answer
     }
 
@@ -288,7 +367,7 @@ impl<B: Backend> Core<B> {
         size: u64,
     ) -> std::result::Result<(), Fault> {
         let Core { memory, streams, .. } = self;
-        memory.place(backend, block, purpose, size, |mark| streams.is_past(mark.point))
+        memory.place(backend, block, purpose, size, |mark| streams.is_done_with(mark.point))
     }
 
     /// Writes no operation without its work's name.
@@ -375,10 +454,11 @@ impl<B: Backend> FailureStore for Parts<'_, B> {
     }
 }
 
-impl<B: Backend> Device<B> {
-    /// A device over a backend. `serial` goes into its handles; log events go to `dispatch`, or wherever the calling
-    /// thread's events go.
-    pub fn new(backend: B, serial: u32, settings: Settings, dispatch: Option<Dispatch>) -> Device<B> {
+impl<B: Backend> Device<Caught<B>> {
+    /// A device over a backend, whose panics are faults from here on. `serial` goes into its handles; log events go to
+    /// `dispatch`, or wherever the calling thread's events go.
+    pub fn new(backend: B, serial: u32, settings: Settings, dispatch: Option<Dispatch>) -> Device<Caught<B>> {
+        let backend = Caught::new(backend);
         let limits = backend.limits();
         let queues = limits.queues.max(1);
         let cap = if settings.memory_cap == 0 { u64::MAX / 2 } else { settings.memory_cap };
@@ -422,9 +502,9 @@ impl<B: Backend> Device<B> {
             events: HandleTable::new(HandleKind::Event, serial),
             mappings: Mappings::default(),
             staging: VecDeque::new(),
+            scratch: Vec::new(),
             held_places: Vec::new(),
-            late_reads: Vec::new(),
-            waited_reads: Vec::new(),
+            copies: HostCopies::default(),
             in_hand: 0,
             retired: Vec::new(),
             unasked: 0,
@@ -434,14 +514,17 @@ impl<B: Backend> Device<B> {
             no_room: None,
         };
         Device {
-            core: Mutex::new(core),
+            core: Arc::new(Mutex::new(core)),
             queues: (0..queues).map(|_| Mutex::new(())).collect(),
             dispatch,
             serial,
-            backend,
+            is_parked: false,
+            backend: Arc::new(backend),
         }
     }
+}
 
+impl<B: Backend> Device<B> {
     /// What it runs on.
     pub fn backend(&self) -> &B {
         &self.backend
@@ -457,8 +540,16 @@ impl<B: Backend> Device<B> {
         self.core.lock().streams.stats()
     }
 
+    /// How many ranges of buffers have work on record that others may have to come after.
+    pub fn ranges_on_record(&self) -> usize {
+        self.core.lock().memory.ranges_on_record()
+    }
+
     fn lock(&self) -> Guard<'_, B> {
-        self.core.lock()
+        let core = self.core.lock();
+        let mut core = Guard { core, backend: &self.backend, was_panicking: std::thread::panicking() };
+        core.hear_of_loss(&self.backend);
+        core
     }
 
     /// Runs something short under the lock, and tells the log afterwards.
@@ -470,7 +561,8 @@ impl<B: Backend> Device<B> {
     }
 
     #[inline]
-    fn unlock_and_log(&self, core: Guard<'_, B>) {
+    fn unlock_and_log(&self, mut core: Guard<'_, B>) {
+        core.hear_of_loss(&self.backend);
         if core.failures.has_log() {
             self.unlock_first(core);
         }
@@ -494,6 +586,7 @@ impl<B: Backend> Device<B> {
                 }
             }
         };
-        crate::log::tell(self.dispatch.as_ref(), tell);
+        // What listens may panic; that is no reason not to go on with the call that it hears of.
+        let _ = caught(|| crate::log::tell(self.dispatch.as_ref(), tell));
     }
 }

@@ -4,7 +4,9 @@ use super::waits::Deadline;
 use super::{Claim, Core, Device, ErrorDesc, Handle, NotHeld, Slice};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
-use crate::failure::{Access, Blocks, Bytes, Context, FailureStore, MAX_NAME, Point, Report, Reporting, Use, cut};
+use crate::failure::{
+    Access, Blocks, Bytes, Context, FailureStore, MAX_NAME, Point, Report, Reporting, Taking, Use, cut,
+};
 use crate::room::{Room, collect};
 use crate::stream::Backend;
 use smallvec::SmallVec;
@@ -138,24 +140,56 @@ impl<B: Backend> Device<B> {
 
     /// A report on bytes.
     pub fn report_slices(&self, slices: &[Slice]) -> Result<Report> {
-        self.with(|core| {
+        let taking = self.with(|core| {
             let asked = core.resolve_all(slices)?;
-            Ok(core.report_bytes(&asked))
-        })
+            core.reconcile_everything();
+            Ok::<_, Error>(core.begin_report_on(&asked))
+        })?;
+        Ok(self.take_report(taking))
     }
 
     /// A report on everything.
     pub fn report_device(&self) -> Report {
-        self.with(|core| core.report_all())
+        let taking = {
+            let mut core = self.lock();
+            core.reconcile_everything();
+            core.begin_report_on_all()
+        };
+        self.take_report(taking)
     }
 
     /// A report on the roots of an answer, as far as they still live.
     pub fn report_roots(&self, roots: &Roots) -> Report {
-        self.with(|core| core.report_roots(roots))
+        let taking = {
+            let mut core = self.lock();
+            core.reconcile_everything();
+            core.begin_report(roots)
+        };
+        self.take_report(taking)
+    }
+
+    /// Takes a report in pieces, so that nobody waits for all of it, and puts it together without the lock.
+    fn take_report(&self, mut taking: Taking) -> Report {
+        loop {
+            let core = self.lock();
+            let goes_on = core.take(&mut taking);
+            core.unlock_fair();
+            if !goes_on {
+                return taking.finish();
+            }
+        }
     }
 }
 
 impl<B: Backend> Core<B> {
+    /// A report tells all that its roots claim: after a loss, that of every block, touched since or not (R14).
+    fn reconcile_everything(&mut self) {
+        if self.failures.has_unreconciled() {
+            let blocks: Vec<_> = self.memory.blocks.keys().collect();
+            blocks.into_iter().for_each(|block| self.reconcile(block));
+        }
+    }
+
     /// Bytes the caller wants to say something about: nothing holds them, and empty slices are nothing.
     fn resolve_writable(&mut self, slices: &[Slice]) -> Result<SmallVec<[Bytes; 8]>> {
         let mut bytes = self.resolve_all(slices)?;

@@ -4,6 +4,9 @@
 //! does not matter, and the verdict is that block's claims once the copy is over. Bytes that can be trusted go to the
 //! host as soon as somebody looks at the read or waits for its stream, so a read that finished has them even if the device
 //! is lost afterwards; claims go to a block without memory, for as long as the read is kept.
+//!
+//! A call whose time is up leaves its copy, and the next call for the same bytes takes it up, if nothing was enqueued that
+//! changes them. So a program that asks again and again has one copy, and its answer as soon as the work is over.
 
 use super::shortage::Shortage;
 use super::transfer::write_of;
@@ -11,9 +14,10 @@ use super::waits::Deadline;
 use super::{Core, Device, Handle, NotHeld, Slice, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
-use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Report, Reporting, Use};
+use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Report, Use};
 use crate::memory::{Block, Hazards, Purpose};
 use crate::stream::Backend;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -38,6 +42,56 @@ enum State {
     Unwritten(BlockKey),
 }
 
+/// Copies that are over and may be taken up, at the most: who timed out may never ask again.
+pub(super) const MAX_KEPT_COPIES: usize = 16;
+
+/// The copy of a host read that a call waits for, or waited for in vain.
+struct HostCopy {
+    /// What it is of; nothing that could be asked for if it was an asynchronous read's.
+    from: Bytes,
+    point: Point,
+    /// In the order in which they were begun.
+    number: u64,
+    /// Calls that wait for it.
+    waiting: u32,
+    /// The copy itself was refused, and the bytes were not.
+    refused: Option<Box<Fault>>,
+}
+
+/// Such copies, by their private blocks.
+#[derive(Default)]
+pub(super) struct HostCopies {
+    by_block: HashMap<BlockKey, HostCopy>,
+    begun: u64,
+}
+
+impl HostCopies {
+    fn add(&mut self, private: BlockKey, from: Bytes, point: Point, waiting: u32) {
+        self.begun += 1;
+        let number = self.begun;
+        self.by_block.insert(private, HostCopy { from, point, number, waiting, refused: None });
+    }
+
+    /// When they are over.
+    pub(super) fn points(&self) -> impl Iterator<Item = Point> {
+        self.by_block.values().map(|copy| copy.point)
+    }
+}
+
+/// A call waits for a copy, which stays as long, however the call ends.
+struct Waiting<'a, B: Backend> {
+    device: &'a Device<B>,
+    private: BlockKey,
+    /// The call has its answer.
+    is_over: bool,
+}
+
+impl<B: Backend> Drop for Waiting<'_, B> {
+    fn drop(&mut self) {
+        self.device.with(|core| core.stop_waiting(self.private, self.is_over));
+    }
+}
+
 /// What a call asks for.
 struct Asked<'a> {
     operation: &'static str,
@@ -49,6 +103,8 @@ struct Asked<'a> {
     source: u64,
     /// The call waits for it.
     is_waited_for: bool,
+    /// An earlier call left a copy of the same bytes, and this one waits for it.
+    kept: Option<(BlockKey, Point)>,
 }
 
 /// A copy under way, or the claims it came to before anything ran; and why, if that is a failure of its own.
@@ -68,31 +124,34 @@ impl<B: Backend> Device<B> {
         if dst.is_empty() {
             return Ok(());
         }
-        let (private, point) = match self.begin(&asked, deadline, Ok(()))? {
+        let begun = match asked.kept {
+            Some((private, point)) => Begun::Copying(private, point),
+            None => self.begin(&asked, deadline, Ok(()))?,
+        };
+        let (private, point) = match begun {
             Begun::Copying(private, point) => (private, point),
             Begun::Unwritten(verdict, failed) => {
                 return self.with(|core| {
-                    let error = failed
-                        .map_or_else(|| Error::Unwritten(core.roots_for(verdict, asked.source)), |failed| *failed);
+                    let roots = core.roots_for(verdict, asked.source);
                     core.forget(verdict);
-                    Err(error)
+                    Err(match failed.map(|failed| *failed) {
+                        Some(Error::Failed(fault, _)) => Error::Failed(fault, roots),
+                        Some(other) => other,
+                        None => Error::Unwritten(roots),
+                    })
                 });
             }
         };
-        if let Err(error) = self.wait_for(point, deadline) {
-            self.with(|core| {
-                core.no_longer_waited_for(point);
-                core.late_reads.push((point, private));
-            });
-            return Err(error);
+        let mut waiting = Waiting { device: self, private, is_over: false };
+        if asked.kept.is_none() {
+            // A refusal of the batch claims the private block, which is the verdict.
+            let _ = self.flush_slot(asked.slot);
         }
-        let found = self.with(|core| core.verdict(private, asked.source));
-        let result = found.and_then(|(page, offset)| Ok(self.backend.page_read(&page, offset, dst)?));
-        self.with(|core| {
-            core.no_longer_waited_for(point);
-            core.forget(private);
-        });
-        result
+        self.wait_for(point, deadline)?;
+        waiting.is_over = true;
+        let (page, offset) = self.with(|core| core.answer(private, asked.source))?;
+        let fetched = self.backend.page_read(&page, offset, dst);
+        self.naming_loss(fetched.map_err(|fault| self.with(|core| core.unreadable(&asked, fault))))
     }
 
     /// Begins a read. It never waits for the device: where it would have to, it is `NotReady` and nothing changed. A
@@ -124,8 +183,20 @@ impl<B: Backend> Device<B> {
                 Begun::Unwritten(verdict, failed) => (State::Unwritten(verdict), failed.map(|failed| *failed)),
             }
         };
+        let _until_it_is_the_handles = match state {
+            State::Copying { private, .. } => {
+                let waiting = Waiting { device: self, private, is_over: false };
+                // A refusal of the batch claims the private block, which is the verdict.
+                let _ = self.flush_slot(asked.slot);
+                Some(waiting)
+            }
+            _ => None,
+        };
         let read = Read { state, size, source: asked.source, fetching: Arc::default() };
         let handle = self.with(|core| {
+            if let State::Copying { private, .. } = read.state {
+                core.copies.by_block.remove(&private);
+            }
             core.reads.insert(read).map_err(|read| {
                 core.let_go(read);
                 core.reads.refusal("reads")
@@ -152,13 +223,15 @@ impl<B: Backend> Device<B> {
         core.with_memory(from.block, "src.buffer")?;
         core.not_held(&[read_of(from)], "src")?;
         let source = core.memory.blocks[from.block].claims.name.serial;
-        Ok(Asked { operation, name, stream, slot: core.streams.slot_of(stream), src, from, source, is_waited_for })
+        let slot = core.streams.slot_of(stream);
+        let kept = if is_waited_for { core.take_up(from, slot) } else { None };
+        Ok(Asked { operation, name, stream, slot, src, from, source, is_waited_for, kept })
     }
 
-    /// Enqueues the copy and submits it. `room` is the failure of whatever the bytes need beyond the copy.
+    /// Enqueues the copy, which waits to be submitted. `room` is the failure of whatever the bytes need beyond the copy.
     fn begin(&self, asked: &Asked<'_>, deadline: Deadline, room: std::result::Result<(), Fault>) -> Result<Begun> {
         let mut room = room;
-        let begun = loop {
+        loop {
             let mut shortage = None;
             match (self.try_to_enqueue(asked, deadline, &room, &mut shortage), shortage) {
                 (Err(Error::NotReady), Some(shortage)) => match self.wait_out(shortage, deadline) {
@@ -166,14 +239,9 @@ impl<B: Backend> Device<B> {
                     Err(Error::Failed(fault, _)) => room = Err(*fault),
                     waited => waited?,
                 },
-                (begun, _) => break begun?,
+                (begun, _) => return begun,
             }
-        };
-        if let Begun::Copying(..) = begun {
-            // A refusal of the batch claims the private block, which is the verdict.
-            let _ = self.flush_slot(asked.slot);
         }
-        Ok(begun)
     }
 
     /// Enqueues the copy. `NotReady` with a shortage: it may go when that is over.
@@ -235,13 +303,18 @@ impl<B: Backend> Device<B> {
                 let (place, source) = (core.place_of(to)?, core.place_of(from)?);
                 let mark = core.record_copy(backend, slot, &need, true, (place, 0), (source, from.start), size)?;
                 core.memory.mark(&uses, mark);
-                core.waited_reads.extend(asked.is_waited_for.then_some(mark.point));
+                core.copies.add(private, from, mark.point, 1);
                 enqueued = Some(mark.point);
                 Ok(enqueued)
             });
-            core.settle_discarded(slot);
+            core.settle_discarded(backend, slot);
             Ok(Turn::Done(match (result, enqueued) {
-                (Ok(()), Some(point)) => Begun::Copying(private, point),
+                (Ok(()), Some(point)) => {
+                    if asked.is_waited_for {
+                        core.failures.copies().add(from, slot, private);
+                    }
+                    Begun::Copying(private, point)
+                }
                 (result, _) => Begun::Unwritten(core.settled(private), result.err().map(Box::new)),
             }))
         });
@@ -274,14 +347,14 @@ impl<B: Backend> Device<B> {
     pub fn read_report(&self, read: Handle) -> Result<Report> {
         // Whatever it answers, what is known afterwards is what the report is about.
         let _ = self.read_poll(read);
-        self.with(|core| {
+        let roots = self.with(|core| {
             let Read { state, source, .. } = core.reads.resolve(read, "read")?;
-            let (State::Copying { private: block, .. } | State::Unwritten(block)) = *state else {
-                return Ok(Report::empty());
-            };
-            let roots = core.roots_for(block, *source);
-            Ok(if roots.ids.is_empty() { Report::empty() } else { core.report_roots(&roots) })
-        })
+            Ok::<_, Error>(match *state {
+                State::Copying { private: block, .. } | State::Unwritten(block) => core.roots_for(block, *source),
+                State::Here(_) => Roots::default(),
+            })
+        })?;
+        Ok(if roots.ids.is_empty() { Report::empty() } else { self.report_roots(&roots) })
     }
 
     /// Lets go of a read, over or not, and of its bytes. The null handle is fine.
@@ -355,7 +428,7 @@ impl<B: Backend> Device<B> {
             _ => {}
         }
         drop(core);
-        Ok(fetched?)
+        self.naming_loss(fetched.map_err(Error::from))
     }
 }
 
@@ -376,8 +449,11 @@ impl<B: Backend> Core<B> {
     /// A block that is nobody's buffer.
     fn private_block(&mut self, size: u64, device_memory: bool) -> BlockKey {
         let name = Name { noun: "buffer", serial: 0, label: self.names.none.clone() };
-        let claims = self.failures.new_block(name, size, device_memory, None);
-        self.memory.blocks.insert(Block { claims, hazards: Hazards::default(), place: None })
+        let Core { failures, memory, .. } = self;
+        memory.blocks.insert_with_key(|key| {
+            let claims = failures.new_block(key, name, size, device_memory, None);
+            Block { claims, hazards: Hazards::default(), place: None }
+        })
     }
 
     /// The claims of a private block, in a block that has no memory to lose.
@@ -450,15 +526,90 @@ impl<B: Backend> Core<B> {
         })
     }
 
-    fn no_longer_waited_for(&mut self, point: Point) {
-        if let Some(at) = self.waited_reads.iter().position(|other| *other == point) {
-            self.waited_reads.swap_remove(at);
+    /// The copy of the same bytes that an earlier call left, or that another one waits for.
+    fn take_up(&mut self, from: Bytes, slot: u32) -> Option<(BlockKey, Point)> {
+        if self.copies.by_block.is_empty() || self.failures.is_lost() || self.ensure_written(&[from]).is_err() {
+            return None;
         }
+        let private = self.failures.copies().of(from, slot)?;
+        let copy = self.copies.by_block.get_mut(&private)?;
+        copy.waiting += 1;
+        Some((private, copy.point))
+    }
+
+    /// A call no longer waits for a copy: it is kept for the next one, unless the call had its answer.
+    fn stop_waiting(&mut self, private: BlockKey, is_over: bool) {
+        let Some(copy) = self.copies.by_block.get_mut(&private) else { return };
+        copy.waiting -= 1;
+        if copy.waiting == 0 && is_over {
+            self.forget_copy(private);
+        }
+    }
+
+    fn forget_copy(&mut self, private: BlockKey) {
+        if let Some(copy) = self.copies.by_block.remove(&private) {
+            self.failures.copies().remove(copy.from, private);
+            self.forget(private);
+        }
+    }
+
+    /// Lets go of copies that are over: of those that nobody can take up, and of the oldest where there are more than
+    /// `most` of the others.
+    pub(super) fn forget_copies(&mut self, most: usize) {
+        if self.copies.by_block.is_empty() {
+            return;
+        }
+        let Core { copies, failures, streams, .. } = self;
+        let lost = failures.is_lost();
+        let (mut gone, mut kept) = (SmallVec::<[(u64, BlockKey); 8]>::new(), SmallVec::<[(u64, BlockKey); 8]>::new());
+        let nobodys = copies.by_block.iter().filter(|(_, copy)| copy.waiting == 0);
+        for (private, copy) in nobodys.filter(|(_, copy)| lost || streams.is_complete(copy.point)) {
+            let stands = failures.copies().has(copy.from, *private);
+            if stands { &mut kept } else { &mut gone }.push((copy.number, *private));
+        }
+        kept.sort_unstable();
+        gone.extend(kept.drain(..kept.len().saturating_sub(most)));
+        gone.sort_unstable();
+        for (_, private) in gone {
+            self.forget_copy(private);
+        }
+    }
+
+    /// Batches were refused: copies in them failed for that. But if the bytes failed too, that is what a read tells.
+    pub(super) fn refuse_copies(&mut self, points: &[Point], fault: &Fault) {
+        let mut copies = std::mem::take(&mut self.copies);
+        for copy in copies.by_block.values_mut().filter(|copy| points.contains(&copy.point)) {
+            if self.ensure_written(&[copy.from]).is_ok() {
+                copy.refused = Some(Box::new(fault.clone()));
+            }
+        }
+        self.copies = copies;
+    }
+
+    /// What a copy that is over came to, for a call that waited for it.
+    fn answer(&mut self, private: BlockKey, source: u64) -> Result<(Arc<B::Page>, u64)> {
+        let refused = self.copies.by_block.get(&private).and_then(|copy| copy.refused.clone());
+        match (self.verdict(private, source), refused) {
+            (Err(Error::Unwritten(roots)), Some(fault)) => Err(Error::Failed(fault, roots)),
+            (answer, _) => answer,
+        }
+    }
+
+    /// The bytes cannot be shown to the host: a failure of the read and of nothing else.
+    fn unreadable(&mut self, asked: &Asked<'_>, fault: Fault) -> Error {
+        let context = self.work(asked.operation, asked.name, asked.stream).context();
+        let set = self.failures.mint(fault.clone(), context, &[asked.source]);
+        let mut roots = self.failures.name(set);
+        roots.asked.push(asked.source);
+        self.failures.release(set);
+        Error::Failed(Box::new(fault), roots)
     }
 
     fn let_go(&mut self, read: Read) {
         match read.state {
-            State::Copying { private, point, .. } => self.late_reads.push((point, private)),
+            State::Copying { private, point, .. } => {
+                self.copies.add(private, Bytes { block: BlockKey::default(), start: 0, end: 0 }, point, 0);
+            }
             State::Here(_) => {}
             State::Unwritten(verdict) => self.forget(verdict),
         }
@@ -468,5 +619,6 @@ impl<B: Backend> Core<B> {
     pub(super) fn forget_reads(&mut self) {
         let reads: Vec<_> = self.reads.iter().map(|(handle, _)| handle).collect();
         reads.into_iter().for_each(|read| drop(self.reads.remove(read)));
+        self.copies = HostCopies::default();
     }
 }

@@ -14,12 +14,13 @@ impl<B: Backend> Device<B> {
     /// that is told, and the stream waits all the same.
     pub fn stream_wait_external(&self, stream: u64, external: External) -> Result {
         self.usable()?;
-        let (slot, refused) = self.with(|core| {
+        let begun = self.with(|core| {
             let slot = core.streams.slot_of(stream);
             let refused = core.close_slot(&self.backend, slot);
             core.streams.after_external(&self.backend, slot, external)?;
             Ok::<_, Error>((slot, refused))
-        })?;
+        });
+        let (slot, refused) = self.naming_loss(begun)?;
         let flushed = self.flush_slot(slot);
         match refused.into_iter().find(|refusal| refusal.points.iter().any(|point| point.slot == slot)) {
             Some(refusal) => Err(Error::Failed(Box::new(refusal.fault), refusal.roots)),

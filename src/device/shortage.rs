@@ -1,15 +1,17 @@
-//! Staging when memory is short: a full device can still be written and read, one after the other.
+//! When memory is short: a full device can still be written and read, one after the other.
 //!
-//! What moves bytes gives its memory back when it is over, and nobody may have looked since. So whoever finds no room
-//! looks, tries again, then waits for the oldest that goes on by itself, whichever slot it is of. What only the caller can
-//! let go on is not waited for.
+//! What moves bytes gives its memory back when it is over, as does work on what was destroyed, and nobody may have looked
+//! since. So whoever finds no room looks, tries again, then waits for the oldest that goes on by itself, whichever slot it
+//! is of; a new buffer waits for all that is in flight by then, once. What only the caller can let go on is not waited for.
 
+use super::buffers::KINDS;
 use super::waits::Deadline;
 use super::{Core, Device};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::Point;
 use crate::stream::{Backend, Progress};
+use smallvec::SmallVec;
 use std::time::Duration;
 
 /// How often it is looked whether another call gave back what it has in hand.
@@ -40,8 +42,7 @@ impl<B: Backend> Core<B> {
         take: impl Fn(&mut Self, &B) -> std::result::Result<T, Fault>,
     ) -> std::result::Result<T, Shortage> {
         let mut taken = take(self, backend);
-        if taken.as_ref().is_err_and(is_short) {
-            let _ = self.refresh(backend);
+        if taken.as_ref().is_err_and(is_short) && self.reclaim(backend) {
             taken = take(self, backend);
         }
         taken.map_err(|fault| match self.shortage() {
@@ -50,23 +51,44 @@ impl<B: Backend> Core<B> {
         })
     }
 
+    /// Takes back what is over. Whether there is more memory than there was: if not, nobody is asked again.
+    pub(super) fn reclaim(&mut self, backend: &B) -> bool {
+        let held = |core: &Self| {
+            let usage = |kind| core.memory.pages.usage(kind);
+            KINDS.map(usage).iter().map(|usage| usage.used + usage.reserved).sum::<u64>()
+        };
+        let before = held(self);
+        let _ = self.refresh(backend);
+        self.forget_copies(0);
+        self.give_back_idle(backend);
+        held(self) < before
+    }
+
     /// What some comes back from, if any does.
     fn shortage(&self) -> Option<Shortage> {
         let streams = &self.streams;
-        let is_held = |point: &Point| streams.is_held_back(point.slot) && streams.progress(*point) == Progress::Waiting;
         let points = || {
-            let (up, late) =
-                (self.staging.iter().map(|(point, _)| *point), self.late_reads.iter().map(|(point, _)| *point));
-            up.chain(late).chain(self.waited_reads.iter().copied()).chain(self.reads_under_way())
+            let up = self.staging.iter().map(|(point, _)| *point);
+            up.chain(self.copies.points()).chain(self.reads_under_way())
         };
-        let runs = |point: &Point| !streams.is_complete(*point) && !is_held(point);
-        if let Some(point) = points().find(runs) {
-            Some(Shortage::Until(point))
+        if let Some(point) = self.giving_back().first() {
+            Some(Shortage::Until(*point))
         } else if self.in_hand > 0 || points().any(|point| streams.is_complete(point)) {
             Some(Shortage::Calls)
         } else {
             points().next().map(|_| Shortage::HeldBack)
         }
+    }
+
+    /// The work that gives memory back when it is over, and goes on by itself.
+    pub(super) fn giving_back(&self) -> SmallVec<[Point; 8]> {
+        let streams = &self.streams;
+        let mut points: SmallVec<[Point; 8]> = self.staging.iter().map(|(point, _)| *point).collect();
+        points.extend(self.copies.points().chain(self.reads_under_way()));
+        self.memory.pages.behind_idle(|mark| points.push(mark.point));
+        let is_held = |point: &Point| streams.is_held_back(point.slot) && streams.progress(*point) == Progress::Waiting;
+        points.retain(|point| !streams.is_complete(*point) && !is_held(point));
+        points
     }
 }
 

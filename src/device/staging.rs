@@ -63,7 +63,7 @@ impl<B: Backend> Device<B> {
                     Some(point) => Err(Shortage::Until(point)),
                     None => core.take_staging(&self.backend, |core, backend| {
                         let Core { memory, streams, .. } = core;
-                        let is_past = |mark: Mark| streams.is_past(mark.point);
+                        let is_past = |mark: Mark| streams.is_done_with(mark.point);
                         memory.pages.allocate(backend, Purpose::StagingUp, size, is_past)
                     }),
                 };

@@ -4,11 +4,12 @@ use super::shortage::is_short;
 use super::waits::Deadline;
 use super::{Core, Device, FOREVER, Guard, Refusal, Turn};
 use crate::code::Code;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::failure::Point;
 use crate::room::SPARE;
 use crate::stream::Backend;
-use crate::stream::driver::Submission;
+use crate::stream::caught::caught;
+use crate::stream::driver::{Answer, Submission};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
@@ -111,7 +112,7 @@ impl<B: Backend> Device<B> {
             if !core.is_full() {
                 break;
             }
-            MutexGuard::unlocked(core, || {
+            core.unlocked(|| {
                 self.send_off();
                 self.wait_for_some(deadline)
             })?;
@@ -146,36 +147,46 @@ impl<B: Backend> Device<B> {
         mut core: Guard<'a, B>,
     ) -> (SmallVec<[Refusal; 1]>, bool) {
         let mut refusals = SmallVec::new();
-        let submit = |submission: &mut Submission<B::Recording>| {
-            let Submission { recording, waits, externals, signal, .. } = submission;
-            self.backend.submit(queue, recording, waits, externals, *signal)
-        };
         while let Some(mut submission) = core.streams.next(queue) {
             drop(core);
-            let mut answer = submit(&mut submission);
-            if answer.as_ref().is_err_and(is_short) {
-                // The specification leaves everything as it was, so once more after giving back what is idle.
-                let mut core = self.lock();
-                let _ = core.refresh(&self.backend);
-                let Core { memory, streams, .. } = &mut *core;
-                memory.pages.trim(&self.backend, |mark| streams.is_past(mark.point));
-                drop(core);
-                answer = submit(&mut submission);
-            }
+            // Nobody else has it now: however this ends, it is answered.
+            let answered = caught(|| self.hand_over(queue, &mut submission)).and_then(|answer| answer);
             core = self.lock();
-            match answer {
-                Ok(()) => core.streams.submitted(&self.backend, submission, true),
-                Err(fault) => {
-                    let points = submission.points.clone();
-                    core.streams.submitted(&self.backend, submission, false);
-                    refusals.push(core.refuse(points, fault));
-                }
+            let answer = match &answered {
+                Ok(()) => Answer::Accepted,
+                // Only of these it is promised that nothing of it happened.
+                Err(fault) if is_short(fault) => Answer::Refused,
+                Err(_) => Answer::InDoubt,
+            };
+            let refused = answered.err().map(|fault| (submission.points.clone(), fault));
+            let lost = core.streams.submitted(&self.backend, submission, answer);
+            if !lost.is_empty() {
+                let fault = Fault::new(Code::Internal, "a submission was lost on its way");
+                refusals.push(core.refuse(&self.backend, lost, fault));
+            }
+            if let Some((points, fault)) = refused {
+                refusals.push(core.refuse(&self.backend, points, fault));
             }
         }
         drop(in_order);
         let freed = core.streams.freed().is_some();
         self.unlock_and_log(core);
         (refusals, freed)
+    }
+
+    /// Hands a submission to its queue; once more if that ran short.
+    fn hand_over(&self, queue: usize, submission: &mut Submission<B::Recording>) -> std::result::Result<(), Fault> {
+        let Submission { recording, waits, externals, signal, .. } = submission;
+        let answer = self.backend.submit(queue, recording, waits, externals, *signal);
+        if !answer.as_ref().is_err_and(is_short) {
+            return answer;
+        }
+        // The specification leaves everything as it was, so once more after giving back what is idle.
+        let mut core = self.lock();
+        let _ = core.refresh(&self.backend);
+        core.give_back_idle(&self.backend);
+        drop(core);
+        self.backend.submit(queue, recording, waits, externals, *signal)
     }
 
     /// Submits what was held back and need not be any more, whichever slot it is of.

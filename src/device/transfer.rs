@@ -57,7 +57,7 @@ impl<B: Backend> Device<B> {
                 core.memory.mark(&uses, mark);
                 Ok(Some(mark.point))
             });
-            core.settle_discarded(slot);
+            core.settle_discarded(backend, slot);
             result.map(Turn::Done)
         })
     }
@@ -101,7 +101,7 @@ impl<B: Backend> Device<B> {
                     return Err(Error::NotReady);
                 }
                 let work = core.work("tg_buffer_fill", &name, stream);
-                core.write_step(slot, &work, &uses, |core, need| {
+                core.write_step(backend, slot, &work, &uses, |core, need| {
                     let place = core.place_of(to)?;
                     let for_host = core.memory.is_host_visible(to.block);
                     let staged = staged.as_ref().map(Staged::place).transpose()?;
@@ -181,6 +181,7 @@ impl<B: Backend> Core<B> {
     /// Work that writes: lost, flushed for, skipped, or recorded, and then marked.
     pub(super) fn write_step(
         &mut self,
+        backend: &B,
         slot: u32,
         work: &Work<'_>,
         uses: &[Use],
@@ -200,7 +201,7 @@ impl<B: Backend> Core<B> {
             core.memory.mark(uses, mark);
             Ok(Some(mark.point))
         });
-        self.settle_discarded(slot);
+        self.settle_discarded(backend, slot);
         result.map(Turn::Done)
     }
 

@@ -2,9 +2,11 @@
 
 use super::{Core, Device, FOREVER, Guard};
 use crate::code::Code;
-use crate::error::{Error, Fault, Result, Roots};
+use crate::error::{Error, Fault, Result};
 use crate::failure::{FailureStore, Point};
 use crate::stream::{Backend, Progress};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest single wait of the driver's: a loss that it does not signal is noticed in between.
@@ -174,21 +176,27 @@ impl<B: Backend> Device<B> {
         }
         match self.backend.wait(point, time.as_nanos() as u64) {
             Ok(reached) => Ok(reached),
-            Err(fault) if fault.code == Code::DeviceLost => {
-                self.with(|core| core.lost(fault.clone()));
-                Err(self.named(fault))
-            }
-            Err(fault) => Err(fault.into()),
+            Err(fault) => Err(self.named(fault)),
         }
     }
 
     /// A fault with the loss's root, if it is a loss.
     fn named(&self, fault: Fault) -> Error {
-        let roots = match self.lock().failures.loss_fault() {
-            Some((_, roots)) if fault.code == Code::DeviceLost => roots,
-            _ => Roots::default(),
-        };
-        Error::Failed(Box::new(fault), roots)
+        if fault.code != Code::DeviceLost {
+            return fault.into();
+        }
+        let core = self.lock();
+        let roots = core.failures.loss_fault().map(|(_, roots)| roots);
+        self.unlock_and_log(core);
+        Error::Failed(Box::new(fault), roots.unwrap_or_default())
+    }
+
+    /// An answer of the device's that said it is lost names the loss's root.
+    pub(super) fn naming_loss<T>(&self, answer: Result<T>) -> Result<T> {
+        match answer {
+            Err(Error::Failed(fault, roots)) if roots.ids.is_empty() => Err(self.named(*fault)),
+            answer => answer,
+        }
     }
 
     /// Waits until any batch in flight is over: there is room for more work then. `NotReady` if only the caller can let
@@ -220,18 +228,40 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Waits until nothing runs any more, and asks where waiting fails for a reason that is not the end of the work.
-    fn settle(&self, deadline: Deadline) -> Result {
+    /// Waits until nothing runs any more. What waits and counters do not tell, because they fail or the device is lost,
+    /// it tells by being idle. Nobody else is in a call.
+    fn settle(&self, deadline: Deadline) -> Result<Settled> {
+        let most = Instant::now().checked_add(NO_ANSWER);
         loop {
-            if let Err(Error::Timeout) = self.wait_for_everything(deadline) {
-                return Err(Error::Timeout);
-            }
-            let over = self.with(|core| {
+            let waited = self.wait_for_everything(deadline);
+            let (idle, lost) = self.with(|core| {
                 let _ = core.refresh(&self.backend);
-                core.failures.is_lost() || core.streams.is_idle()
+                (core.streams.is_idle(), core.failures.is_lost())
             });
-            if over {
-                return Ok(());
+            if idle && !lost {
+                return Ok(Settled::Idle);
+            }
+            let mut told = true;
+            // On a lost device a wait may end before the work does.
+            if lost || !matches!(waited, Err(Error::Timeout)) {
+                match self.backend.wait_idle(deadline.step().as_nanos() as u64) {
+                    Ok(true) if lost => return Ok(Settled::Idle),
+                    Ok(true) => {
+                        // What is held back is not on the device.
+                        if self.with(|core| {
+                            core.streams.all_over(&self.backend);
+                            core.streams.is_idle()
+                        }) {
+                            return Ok(Settled::Idle);
+                        }
+                    }
+                    Ok(false) => {}
+                    Err(_) => told = false,
+                }
+            }
+            let is_hung = lost || !told;
+            if is_hung && (deadline.is_over() || most.is_some_and(|most| Instant::now() >= most)) {
+                return Ok(Settled::Hung);
             }
             if deadline.is_over() {
                 return Err(Error::Timeout);
@@ -263,9 +293,10 @@ impl<B: Backend> Device<B> {
     }
 
     /// Waits for the work in flight, then frees everything; with `Timeout`, nothing changed. Nobody else is in a call: what
-    /// one of them enqueued after the wait would lose its memory while it runs.
+    /// one of them enqueued after the wait would lose its memory while it runs. Of a device that may still be working, and
+    /// of which nothing tells when it is done, nothing is freed: it is parked.
     pub fn close(&mut self, timeout_ns: u64) -> Result {
-        self.settle(Deadline::after(timeout_ns))?;
+        let is_hung = self.settle(Deadline::after(timeout_ns))? == Settled::Hung;
         let mut core = self.lock();
         let alive: Vec<String> = core
             .memory
@@ -278,16 +309,54 @@ impl<B: Backend> Device<B> {
             .chain(core.events.iter().map(|_| "an event".to_owned()))
             .chain(core.mapped())
             .collect();
-        core.destroy_all(&self.backend);
+        if !is_hung {
+            core.destroy_all(&self.backend);
+        }
         self.unlock_and_log(core);
         if !alive.is_empty() {
-            let tell = || {
-                tracing::warn!(target: "tidegate", code = 0, failure = 0u64, "alive when the device was destroyed: {}", alive.join(", "));
-            };
-            crate::log::tell(self.dispatch.as_ref(), tell);
+            self.warn(format_args!("alive when the device was destroyed: {}", alive.join(", ")));
+        }
+        if is_hung {
+            self.park();
         }
         Ok(())
     }
+
+    /// Keeps for ever what the device may still be working on.
+    fn park(&mut self) {
+        if std::mem::replace(&mut self.is_parked, true) {
+            return;
+        }
+        std::mem::forget((Arc::clone(&self.core), Arc::clone(&self.backend)));
+        let count = PARKED.fetch_add(1, Ordering::Relaxed) + 1;
+        self.warn(format_args!(
+            "the device does not say that its work is over: nothing of it is freed ({count} parked in this process)"
+        ));
+    }
+
+    fn warn(&self, what: std::fmt::Arguments<'_>) {
+        let tell = || tracing::warn!(target: "tidegate", code = 0, failure = 0u64, "{what}");
+        crate::log::tell(self.dispatch.as_ref(), tell);
+    }
+}
+
+/// How waiting for everything ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    /// Nothing runs any more.
+    Idle,
+    /// Something may, and nothing tells.
+    Hung,
+}
+
+/// How long a device that does not answer, or is lost, is asked whether it is idle, when nobody says how long to wait.
+const NO_ANSWER: Duration = Duration::from_secs(10);
+
+static PARKED: AtomicU64 = AtomicU64::new(0);
+
+/// Devices that were never idle when they were destroyed: what they work on stays until the process ends.
+pub fn parked_devices() -> u64 {
+    PARKED.load(Ordering::Relaxed)
 }
 
 impl<B: Backend> Core<B> {
@@ -301,7 +370,7 @@ impl<B: Backend> Core<B> {
         self.streams.slots().into_iter().filter_map(|slot| self.streams.last(slot)).any(runs)
     }
 
-    fn usable(&self) -> Result {
+    pub(super) fn usable(&self) -> Result {
         if !self.failures.is_lost() {
             return Ok(());
         }
@@ -343,10 +412,13 @@ impl<B: Backend> Core<B> {
 
 impl<B: Backend> Drop for Device<B> {
     fn drop(&mut self) {
-        // Whoever did not close it in time gets what closing would have freed, as far as nothing is running on it.
-        if self.settle(Deadline(Instant::now().checked_add(STEP))).is_err() {
+        // Whoever did not close it in time gets what closing would have freed, unless something may be running on it.
+        if self.is_parked {
             return;
         }
-        self.core.get_mut().destroy_all(&self.backend);
+        match self.settle(Deadline(Instant::now().checked_add(STEP))) {
+            Ok(Settled::Idle) => self.core.lock().destroy_all(&self.backend),
+            Ok(Settled::Hung) | Err(_) => self.park(),
+        }
     }
 }

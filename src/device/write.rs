@@ -154,7 +154,7 @@ impl<B: Backend> Device<B> {
                 }
                 let name = core.names.write.clone();
                 let work = core.work("tg_buffer_write", &name, stream);
-                core.write_step(slot, &work, &uses, |core, need| {
+                core.write_step(backend, slot, &work, &uses, |core, need| {
                     let staging = staged.place()?;
                     let (place, for_host) = (core.place_of(to)?, core.memory.is_host_visible(to.block));
                     let mark =

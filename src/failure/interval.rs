@@ -24,6 +24,33 @@ impl<V> Holds<V> for Uncounted {
     fn release(&mut self, _: V) {}
 }
 
+/// Releases when the map is whole again: what counts may panic, and then the map still has all it had.
+struct Later<'a, V, H: Holds<V>> {
+    holds: &'a mut H,
+    released: SmallVec<[V; 4]>,
+}
+
+impl<'a, V, H: Holds<V>> Later<'a, V, H> {
+    fn new(holds: &'a mut H) -> Later<'a, V, H> {
+        Later { holds, released: SmallVec::new() }
+    }
+
+    fn done(self) {
+        let Later { holds, released } = self;
+        released.into_iter().for_each(|value| holds.release(value));
+    }
+}
+
+impl<V, H: Holds<V>> Holds<V> for Later<'_, V, H> {
+    fn hold(&mut self, value: &V) {
+        self.holds.hold(value);
+    }
+
+    fn release(&mut self, value: V) {
+        self.released.push(value);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Ranges<V> {
     Empty,
@@ -43,7 +70,7 @@ impl<V> Default for IntervalMap<V> {
     }
 }
 
-impl<V: Clone + PartialEq + Default> IntervalMap<V> {
+impl<V: Clone + PartialEq> IntervalMap<V> {
     /// Whether no range has a value.
     pub fn is_empty(&self) -> bool {
         match &self.ranges {
@@ -75,8 +102,29 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
         }
     }
 
+    /// Calls `see` for each range from `start` on, the first one cut to it, for as long as it says so.
+    pub fn visit_while<'a>(&'a self, start: u64, mut see: impl FnMut(u64, u64, &'a V) -> bool) {
+        match &self.ranges {
+            Ranges::Empty => {}
+            Ranges::One(s, e, value) => {
+                if start < *e {
+                    see(start.max(*s), *e, value);
+                }
+            }
+            Ranges::Many(map) => {
+                let before = map.range(..start).next_back().filter(|(_, (e, _))| *e > start);
+                let before = before.map(|(_, (e, value))| (start, *e, value));
+                let behind = map.range(start..).map(|(s, (e, value))| (*s, *e, value));
+                let mut ranges = before.into_iter().chain(behind);
+                while ranges.next().is_some_and(|(start, end, value)| see(start, end, value)) {}
+            }
+        }
+    }
+
     /// Whether any range overlaps `start..end`.
     pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        #[cfg(test)]
+        SEEN.set(SEEN.get() + 1);
         match &self.ranges {
             Ranges::Empty => false,
             Ranges::One(s, e, _) => start < end && *s < end && start < *e,
@@ -84,7 +132,8 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
         }
     }
 
-    /// Replaces the value of every part of `start..end`, gaps included, by what `change` makes of it.
+    /// Replaces the value of every part of `start..end`, gaps included, by what `change` makes of it. If `change` panics,
+    /// what it was called for last stays as it is, and no other range has lost its value.
     pub fn update(
         &mut self,
         start: u64,
@@ -102,12 +151,11 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
                 }
                 return;
             }
-            Ranges::One(s, e, _) if *s == start && *e == end => {
-                let Ranges::One(_, _, value) = std::mem::replace(&mut self.ranges, Ranges::Empty) else {
-                    unreachable!("matched above");
-                };
-                if let Some(value) = change(holds, start, end, Some(value)) {
-                    self.ranges = Ranges::One(start, end, value);
+            Ranges::One(s, e, value) if *s == start && *e == end => {
+                let old = value.clone();
+                match change(holds, start, end, Some(old)) {
+                    Some(new) => *value = new,
+                    None => self.ranges = Ranges::Empty,
                 }
                 return;
             }
@@ -134,23 +182,45 @@ impl<V: Clone + PartialEq + Default> IntervalMap<V> {
             holds.release(value);
             return;
         }
+        let mut later = Later::new(holds);
         // Clearing first makes it one insertion however many ranges there were.
-        self.remove(start, end, holds);
+        self.clear_range(start, end, &mut later);
         let mut value = Some(value);
-        self.update(start, end, holds, |_, _, _, _| value.take());
+        self.update(start, end, &mut later, |_, _, _, _| value.take());
+        later.done();
     }
 
     /// Leaves no byte of `start..end` with a value.
     pub fn remove(&mut self, start: u64, end: u64, holds: &mut impl Holds<V>) {
+        let mut later = Later::new(holds);
+        self.clear_range(start, end, &mut later);
+        later.done();
+    }
+
+    /// The releases are to come later.
+    fn clear_range<H: Holds<V>>(&mut self, start: u64, end: u64, later: &mut Later<'_, V, H>) {
         if !self.overlaps(start, end) {
             return;
         }
-        self.update(start, end, holds, |holds, _, _, old| {
+        self.update(start, end, later, |holds, _, _, old| {
             if let Some(old) = old {
                 holds.release(old);
             }
             None
         });
+    }
+
+    /// Leaves only the ranges whose values are to be kept, for values that nobody counts.
+    pub fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
+        match &mut self.ranges {
+            Ranges::Empty => {}
+            Ranges::One(_, _, value) => {
+                if !keep(value) {
+                    self.ranges = Ranges::Empty;
+                }
+            }
+            Ranges::Many(map) => map.retain(|_, (_, value)| keep(value)),
+        }
     }
 
     /// Leaves nothing.
@@ -194,7 +264,7 @@ fn visit_many<'a, V>(map: &'a BTreeMap<u64, (u64, V)>, start: u64, end: u64, see
 
 type Change<'a, V> = dyn FnMut(&mut dyn Holds<V>, u64, u64, Option<V>) -> Option<V> + 'a;
 
-fn update_many<V: Clone + PartialEq + Default>(
+fn update_many<V: Clone + PartialEq>(
     map: &mut BTreeMap<u64, (u64, V)>,
     start: u64,
     end: u64,
@@ -213,7 +283,7 @@ fn update_many<V: Clone + PartialEq + Default>(
         {
             fresh.push((at, *s, value));
         }
-        match change(holds, *s, *e, Some(std::mem::take(slot))) {
+        match change(holds, *s, *e, Some(slot.clone())) {
             Some(value) => *slot = value,
             None => gone.push(*s),
         }
@@ -238,8 +308,8 @@ fn split_at<V: Clone>(map: &mut BTreeMap<u64, (u64, V)>, at: u64, holds: &mut im
         && *e > at
     {
         let tail = (*e, value.clone());
-        *e = at;
         holds.hold(&tail.1);
+        *e = at;
         map.insert(at, tail);
     }
 }
@@ -272,16 +342,23 @@ fn join<V: Clone + PartialEq>(map: &mut BTreeMap<u64, (u64, V)>, start: u64, end
             longer.push((hs, he));
         }
     }
-    for s in joined {
-        if let Some((_, value)) = map.remove(&s) {
-            holds.release(value);
-        }
-    }
     for (s, e) in longer {
         if let Some(entry) = map.get_mut(&s) {
             entry.0 = e;
         }
     }
+    let joined: SmallVec<[V; 4]> = joined.iter().filter_map(|s| Some(map.remove(s)?.1)).collect();
+    joined.into_iter().for_each(|value| holds.release(value));
+}
+
+#[cfg(test)]
+thread_local! { static SEEN: std::cell::Cell<usize> = const { std::cell::Cell::new(0) }; }
+
+/// What something answers, and how many ranges it looked at for that.
+#[cfg(test)]
+pub(super) fn ranges_seen<T>(ask: impl FnOnce() -> T) -> (T, usize) {
+    let before = SEEN.get();
+    (ask(), SEEN.get() - before)
 }
 
 #[cfg(test)]
@@ -317,6 +394,116 @@ mod tests {
             4 => range.prop_map(|(s, e)| Op::Bump(s, e)),
             1 => Just(Op::Clear),
         ]
+    }
+
+    /// Panics at the n-th call.
+    struct Panicky {
+        count: Count,
+        left: u64,
+    }
+    impl Panicky {
+        fn trip(&mut self) {
+            self.left -= 1;
+            assert!(self.left > 0, "counting panics");
+        }
+    }
+    impl Holds<u8> for Panicky {
+        fn hold(&mut self, value: &u8) {
+            self.trip();
+            self.count.hold(value);
+        }
+        fn release(&mut self, value: u8) {
+            self.trip();
+            self.count.release(value);
+        }
+    }
+
+    fn bytes_of(map: &IntervalMap<u8>) -> [Option<u8>; 64] {
+        let mut bytes = [None; 64];
+        map.visit(0, 64, |s, e, v| bytes[s as usize..e as usize].fill(Some(*v)));
+        bytes
+    }
+
+    /// Runs an operation with a panic at its n-th count, for n = 1, 2, ... until there is none. `check` hears of the bytes
+    /// before and after.
+    fn panics(
+        ranges: &[(u64, u64, u8)],
+        operation: impl Fn(&mut IntervalMap<u8>, &mut Panicky),
+        check: impl Fn(usize, Option<u8>, Option<u8>),
+    ) {
+        for n in 1.. {
+            let mut holds = Panicky { count: Count::default(), left: u64::MAX };
+            let mut map = IntervalMap::default();
+            for (s, e, v) in ranges {
+                holds.count.hold(v);
+                map.set(*s, *e, *v, &mut holds);
+            }
+            let before = bytes_of(&map);
+            holds.left = n;
+            let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| operation(&mut map, &mut holds)));
+            let after = bytes_of(&map);
+            for at in 0..64 {
+                check(at, before[at], after[at]);
+            }
+            // Nothing in it is held less often than it is there, or it would be gone while it claims bytes.
+            let mut there = HashMap::<u8, i64>::new();
+            map.visit(0, 64, |_, _, v| *there.entry(*v).or_default() += 1);
+            there.iter().for_each(|(v, ranges)| assert!(holds.count.0[v] >= *ranges, "{n}: {v}"));
+            if broken.is_ok() {
+                assert!(n > 1, "it never counted");
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_while_a_value_is_set_leaves_the_old_one_or_the_new_one() {
+        for ranges in [&[(8, 16, 1)][..], &[(8, 10, 1), (12, 14, 2), (15, 20, 1)], &[(0, 64, 1)], &[(0, 8, 0)]] {
+            for (start, end) in [(8, 16), (9, 13), (0, 30)] {
+                let set = |map: &mut IntervalMap<u8>, holds: &mut Panicky| {
+                    holds.hold(&0);
+                    map.set(start, end, 0, holds);
+                };
+                panics(ranges, set, |at, before, after| {
+                    let is_new = (start..end).contains(&(at as u64)) && after == Some(0);
+                    assert!(is_new || after == before, "byte {at}: {before:?}, {after:?}");
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_while_values_change_leaves_no_range_without_its_own() {
+        for ranges in [&[(8, 16, 1)][..], &[(8, 10, 1), (12, 14, 2), (15, 20, 1)]] {
+            for (start, end) in [(8, 16), (9, 13), (0, 30)] {
+                let bump = |map: &mut IntervalMap<u8>, holds: &mut Panicky| {
+                    map.update(start, end, holds, |holds, _, _, old| {
+                        let new = old.map_or(3, |old| old + 1);
+                        holds.hold(&new);
+                        if let Some(old) = old {
+                            holds.hold(&old);
+                        }
+                        Some(new)
+                    });
+                };
+                panics(ranges, bump, |at, before, after| {
+                    assert!(before.is_none() || after.is_some(), "byte {at}: {before:?}, {after:?}");
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_while_ranges_are_removed_takes_no_other() {
+        for ranges in [&[(8, 16, 1)][..], &[(8, 10, 1), (12, 14, 2), (15, 20, 1)]] {
+            for (start, end) in [(8, 16), (9, 13), (0, 30)] {
+                let remove = |map: &mut IntervalMap<u8>, holds: &mut Panicky| map.remove(start, end, holds);
+                panics(ranges, remove, |at, before, after| {
+                    let is_named = (start..end).contains(&(at as u64)) && after.is_none();
+                    assert!(is_named || after == before, "byte {at}: {before:?}, {after:?}");
+                });
+            }
+        }
     }
 
     proptest! {

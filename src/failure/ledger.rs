@@ -9,13 +9,16 @@
 use super::Access;
 use super::claims::{BlockKey, Bytes, ScopeKey, Use};
 use super::interval::{Holds, IntervalMap, Uncounted};
-use super::report::StepKind;
+use super::report::{StepKind, Suspect};
 use super::roots::{RootKey, RootTable, SetKey};
+use super::store::{MAX_NAME, cut};
 use crate::error::Fault;
 use crate::room::Room;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+const _: () = assert!(MAX_NAME <= u8::MAX as usize);
 
 /// A point in the life of a slot: everything up to and including this batch of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,11 +48,31 @@ pub(super) enum Kind {
     Scope(ScopeKey),
 }
 
+/// What paths and suspects call a piece of work.
+#[derive(Clone, Copy)]
+pub struct Called<'a> {
+    /// The kernel's name, or the operation's.
+    pub name: &'a Arc<str>,
+    /// The caller's name for it, or empty.
+    pub label: &'a str,
+    /// The caller's number for it.
+    pub tag: u64,
+}
+
+impl<'a> From<&'a Arc<str>> for Called<'a> {
+    fn from(name: &'a Arc<str>) -> Called<'a> {
+        Called { name, label: "", tag: 0 }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     kind: Kind,
     point: Option<Point>,
     uses: u32,
+    /// Bytes of its label.
+    label: u8,
+    tag: u64,
     name: Arc<str>,
     failed: Option<SetKey>,
 }
@@ -65,6 +88,10 @@ pub(super) struct World<'a> {
 }
 
 impl Entry {
+    fn called<'a>(&'a self, label: &'a [u8]) -> Called<'a> {
+        Called { name: &self.name, label: std::str::from_utf8(label).unwrap_or(""), tag: self.tag }
+    }
+
     /// Whether it may still fail.
     fn is_unfinished(&self, world: &World<'_>) -> bool {
         self.failed.is_none() && self.point.is_some_and(|point| !(world.complete)(point))
@@ -94,6 +121,8 @@ fn first_of(group: &[usize], mut of: usize) -> usize {
 pub struct Ledger {
     entries: VecDeque<Entry>,
     uses: VecDeque<Use>,
+    /// Labels, end to end: the memory of those that are gone serves those to come.
+    labels: VecDeque<u8>,
     /// Entries of no batch: nothing ever completes that they could go with.
     settled: usize,
     /// How many of them, and how many entries, there may be before it is looked for such as cannot matter.
@@ -107,6 +136,7 @@ impl Default for Ledger {
         Ledger {
             entries: VecDeque::new(),
             uses: VecDeque::new(),
+            labels: VecDeque::new(),
             settled: 0,
             watermarks: (WATERMARK, WATERMARK),
             room: usize::MAX,
@@ -128,7 +158,7 @@ pub(super) enum Met {
 /// A step a replay found: which entry's work passed the new root on, from which of its uses.
 pub(super) struct PassedOn<'a> {
     pub kind: StepKind,
-    pub name: &'a Arc<str>,
+    pub work: Called<'a>,
     pub needed: BlockKey,
     pub uses: &'a [Use],
 }
@@ -152,11 +182,19 @@ impl Ledger {
     /// Sees to room for an entry with so many uses.
     pub fn make_room(&mut self, uses: usize) -> Result<(), Fault> {
         self.entries.make_room(1)?;
+        self.labels.make_room(MAX_NAME)?;
         self.uses.make_room(uses)
     }
 
     /// Adds an entry. True: there are so many by now that it is time to look which of them [matter](Self::compact).
-    pub(super) fn push(&mut self, kind: Kind, point: Option<Point>, name: &Arc<str>, uses: &[Use]) -> bool {
+    pub(super) fn push<'a>(
+        &mut self,
+        kind: Kind,
+        point: Option<Point>,
+        work: impl Into<Called<'a>>,
+        uses: &[Use],
+    ) -> bool {
+        let Called { name, label, tag } = work.into();
         // With nothing unfinished before it, no late failure can concern work that is itself finished.
         if point.is_none() && self.entries.is_empty() {
             return false;
@@ -178,7 +216,12 @@ impl Ledger {
         }
         // Extended and not pushed: it is made where it stays.
         let uses = (self.uses.len() - before) as u32;
-        let entry = || Entry { kind, point, uses, name: name.clone(), failed: None };
+        let label = if label.len() > MAX_NAME { cut(label, MAX_NAME) } else { label };
+        if !label.is_empty() {
+            self.labels.extend(label.as_bytes());
+        }
+        let label = label.len() as u8;
+        let entry = || Entry { kind, point, uses, label, tag, name: name.clone(), failed: None };
         self.entries.extend(std::iter::once_with(entry));
         self.settled += usize::from(point.is_none());
         // Looking costs as much as there are entries, so they have to be a good part of them.
@@ -191,11 +234,15 @@ impl Ledger {
         let matters = self.failures_that_matter(world, &seen);
         let mut doubtful: HashMap<BlockKey, IntervalMap<()>> = HashMap::new();
         let uses = self.uses.make_contiguous();
+        let labels = self.labels.make_contiguous();
         let (mut at, mut kept, mut settled, mut number) = (0, 0, 0, 0);
+        let (mut label_at, mut label_kept) = (0, 0);
         let mut is_short = false;
         self.entries.retain_mut(|entry| {
             let own = at..at + entry.uses as usize;
             at = own.end;
+            let label = label_at..label_at + usize::from(entry.label);
+            label_at = label.end;
             number += 1;
             if !seen[number - 1] {
                 entry.failed.take().into_iter().for_each(|set| roots.release(set));
@@ -252,9 +299,12 @@ impl Ledger {
             settled += usize::from(entry.point.is_none());
             uses.copy_within(own.clone(), kept);
             kept += own.len();
+            labels.copy_within(label.clone(), label_kept);
+            label_kept += label.len();
             true
         });
         self.uses.truncate(kept);
+        self.labels.truncate(label_kept);
         self.settled = settled;
         self.watermarks.0 = self.watermarks.0.max(2 * settled);
         self.watermarks.1 = self.watermarks.1.max(2 * self.entries.len());
@@ -413,20 +463,41 @@ impl Ledger {
             }
             self.settled -= usize::from(entry.point.is_none());
             self.uses.drain(..entry.uses as usize);
+            if entry.label > 0 {
+                self.labels.drain(..usize::from(entry.label));
+            }
             self.entries.pop_front();
         }
         let has_failed = self.entries.front().is_some_and(|entry| entry.failed.is_some());
         if has_failed && !self.entries.iter().rev().any(|entry| entry.is_unfinished(world)) {
-            self.entries.drain(..).filter_map(|entry| entry.failed).for_each(|set| roots.release(set));
-            self.uses.clear();
-            self.settled = 0;
+            self.clear(roots);
         }
     }
 
-    /// The work of such points that did not fail, in order, by name.
-    pub(super) fn names(&self, is_asked: impl Fn(Point) -> bool) -> impl Iterator<Item = &Arc<str>> {
-        let asked = move |entry: &&Entry| entry.failed.is_none() && entry.point.is_some_and(&is_asked);
-        self.entries.iter().filter(asked).map(|entry| &entry.name)
+    /// Nothing of it can fail any later.
+    pub(super) fn clear(&mut self, roots: &mut RootTable) {
+        self.entries.drain(..).filter_map(|entry| entry.failed).for_each(|set| roots.release(set));
+        self.uses.clear();
+        self.labels.clear();
+        self.settled = 0;
+    }
+
+    /// The work of such points that did not fail, in order.
+    pub(super) fn suspects(&mut self, is_asked: impl Fn(Point) -> bool) -> Arc<[Suspect]> {
+        let none: Arc<str> = "".into();
+        let labels = self.labels.make_contiguous();
+        let mut at = 0;
+        let suspect = |entry: &Entry| {
+            let own = &labels[at..at + usize::from(entry.label)];
+            at += own.len();
+            if entry.failed.is_some() || !entry.point.is_some_and(&is_asked) {
+                return None;
+            }
+            let Called { name, label, tag } = entry.called(own);
+            let label = if label.is_empty() { none.clone() } else { label.into() };
+            Some(Suspect { name: name.clone(), label, tag })
+        };
+        self.entries.iter().filter_map(suspect).collect()
     }
 
     /// Everything enqueued for such a point failed with the roots of `set`.
@@ -464,10 +535,13 @@ impl Ledger {
     ) -> Late {
         let mut late = Late::new();
         let uses: &[Use] = self.uses.make_contiguous();
-        let mut at = 0;
+        let labels: &[u8] = self.labels.make_contiguous();
+        let (mut at, mut label_at) = (0, 0);
         for entry in &self.entries {
             let own = &uses[at..at + entry.uses as usize];
             at += entry.uses as usize;
+            let label = &labels[label_at..label_at + usize::from(entry.label)];
+            label_at += label.len();
             let writes = own.iter().filter(|u| u.access.writes());
             if let Some(set) = entry.failed {
                 writes.for_each(|u| put(&mut late, u.bytes, Some(set), roots));
@@ -487,7 +561,7 @@ impl Ledger {
                         if !told && roots.contains(set, new) {
                             told = true;
                             let kind = StepKind::Copy;
-                            passed(roots, PassedOn { kind, name: &entry.name, needed: from.block, uses: own });
+                            passed(roots, PassedOn { kind, work: entry.called(label), needed: from.block, uses: own });
                         }
                     }
                 }
@@ -511,7 +585,7 @@ impl Ledger {
                             if !told && roots.contains(set, new) {
                                 told = true;
                                 let (kind, needed) = (StepKind::RanOnBadInput, read.bytes.block);
-                                passed(roots, PassedOn { kind, name: &entry.name, needed, uses: own });
+                                passed(roots, PassedOn { kind, work: entry.called(label), needed, uses: own });
                             }
                         }
                     }
@@ -530,7 +604,7 @@ impl Ledger {
                                         told = true;
                                         let (kind, needed) = (StepKind::UnprovenWrite, bytes.block);
                                         let uses = std::slice::from_ref(u);
-                                        passed(roots, PassedOn { kind, name: &entry.name, needed, uses });
+                                        passed(roots, PassedOn { kind, work: entry.called(label), needed, uses });
                                     }
                                 }
                             }

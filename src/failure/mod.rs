@@ -7,13 +7,14 @@
 //!
 //! Read [`store`] for the rules, then what they stand on: [`interval`], one map for everything known per byte range;
 //! [`roots`], the first causes and the sets of them that claims hold; [`claims`], what is known of one block;
-//! [`skips`], the paths; [`ledger`], what makes late failures act as if they had been known at enqueue. A report
-//! ([`report`]) is taken by [`snapshot`] and put into words by [`render`].
+//! [`skips`], the paths; [`ledger`], what makes late failures act as if they had been known at enqueue; [`copies`], which
+//! reads share a copy. A report ([`report`]) is taken by [`snapshot`] and put into words by [`render`].
 //!
 //! Nothing here knows Vulkan, C, threads or time.
 
 mod access;
 pub mod claims;
+mod copies;
 pub mod interval;
 pub mod ledger;
 pub mod name;
@@ -29,7 +30,7 @@ pub use claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
 pub use interval::{Holds, IntervalMap, Uncounted};
 pub use ledger::Point;
 pub use name::Name;
-pub use report::{ClaimedRange, Failure, Report, Step, StepKind};
+pub use report::{ClaimedRange, Failure, Report, Step, StepKind, Suspect};
 pub use roots::{Context, SetKey};
-pub use snapshot::Reporting;
+pub use snapshot::{Reporting, Taking};
 pub use store::{Blocks, FailureStore, Failures, LogLine, MAX_NAME, Work, cut, panic_message};

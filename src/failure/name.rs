@@ -14,6 +14,11 @@ pub struct Name {
 }
 
 impl Name {
+    /// The same, without a copy of a label.
+    pub fn label(&self) -> Arc<str> {
+        if self.label.is_empty() { self.shown().into() } else { self.label.clone() }
+    }
+
     /// The label, or a name made of the serial.
     pub fn shown(&self) -> String {
         if self.label.is_empty() { format!("{} {}", self.noun, self.serial) } else { self.label.to_string() }

@@ -32,7 +32,7 @@ pub(super) fn skip_line(step: &NewStep<'_>, count: u64) -> String {
     format!(
         "work skipped {} on this failure, last \"{}\": it needed \"{}\", and would have produced \"{}\"",
         times(count),
-        step.kernel,
+        step.work.name,
         step.needed.shown(),
         produced.join("\", \"")
     )
@@ -74,8 +74,38 @@ fn kind_name(kind: StepKind) -> &'static str {
     }
 }
 
+/// The most entries of a list that are put into words; the data has them all.
+const MOST: usize = 256;
+/// The most claims of one failure that are.
+const MOST_CLAIMS: usize = 64;
+
+fn listed<T, W>(list: &[T], word: impl Fn(&T) -> W) -> Vec<W> {
+    list.iter().take(MOST).map(word).collect()
+}
+
+/// Says how much of a list is missing.
+fn missing(text: &mut String, indent: &str, count: usize, most: usize, what: &str) {
+    if count > most {
+        let _ = writeln!(text, "{indent}and {} more {what}", count - most);
+    }
+}
+
+fn at_least(step: &Step) -> &'static str {
+    if step.at_least { "at least " } else { "" }
+}
+
+/// The caller's name and number for work, beside the name it has.
+fn called(line: &mut String, name: &str, label: &str, tag: u64) {
+    if !label.is_empty() && label != name {
+        let _ = write!(line, ", \"{label}\"");
+    }
+    if tag != 0 {
+        let _ = write!(line, ", tag {tag}");
+    }
+}
+
 fn step_line(step: &Step) -> String {
-    let produced = step.produced.join("\", \"");
+    let produced = listed(&step.produced, String::clone).join("\", \"");
     let mut line = match step.kind {
         StepKind::Skip if step.needed_kernel => {
             format!("\"{}\" did not run: it is broken; it counts as writing \"{produced}\"", step.kernel)
@@ -92,10 +122,11 @@ fn step_line(step: &Step) -> String {
              declare TG_ACCESS_WRITE for them, in tg_kernel_desc::accesses, in the launch or in the scope",
             step.kernel
         ),
-        StepKind::Dropped => return format!("{} steps dropped", step.count),
+        StepKind::Dropped => return format!("{}{} steps dropped", at_least(step), step.count),
     };
-    if step.count > 1 {
-        let _ = write!(line, " ({} times)", step.count);
+    called(&mut line, &step.kernel, &step.label, step.tag);
+    if step.count > 1 || step.at_least {
+        let _ = write!(line, " ({}{})", at_least(step), times(step.count));
     }
     line
 }
@@ -118,7 +149,7 @@ impl Report {
             let _ = write!(text, "\n  {}", self.message);
         }
         text.push('\n');
-        for failure in &self.failures {
+        for failure in self.failures.iter().take(MOST) {
             let mut line = format!("failure {}: ", failure.id);
             headline(&mut line, failure.code, &failure.operation, &failure.kernel, &failure.label, failure.stream);
             driver(&mut line, &failure.vk_function, failure.vk_result);
@@ -136,16 +167,21 @@ impl Report {
                 let _ = writeln!(text, "  work skipped on it: {}", times(failure.skips));
             }
             let _ = writeln!(text, "  claims {} bytes", failure.claimed_bytes);
-            for claim in &failure.claims {
+            for claim in failure.claims.iter().take(MOST_CLAIMS) {
                 let _ = writeln!(text, "    \"{}\" [{}, {})", claim.label, claim.offset, claim.offset + claim.size);
             }
+            missing(&mut text, "    ", failure.claims.len(), MOST_CLAIMS, "ranges");
         }
+        missing(&mut text, "", self.failures.len(), MOST, "failures listed by index");
         if self.more {
             let _ = writeln!(text, "and more failures");
         }
-        for suspect in &self.suspects {
-            let _ = writeln!(text, "in flight at the loss: \"{suspect}\"");
+        for suspect in self.suspects.iter().take(MOST) {
+            let mut line = format!("in flight at the loss: \"{}\"", suspect.name);
+            called(&mut line, &suspect.name, &suspect.label, suspect.tag);
+            let _ = writeln!(text, "{line}");
         }
+        missing(&mut text, "", self.suspects.len(), MOST, "in flight at the loss");
         text
     }
 
@@ -154,14 +190,16 @@ impl Report {
         let failures: Vec<Value> = self
             .failures
             .iter()
+            .take(MOST)
             .map(|failure| {
                 let claims: Vec<Value> = failure
                     .claims
                     .iter()
+                    .take(MOST_CLAIMS)
                     .map(|claim| {
                         json!({
                             "buffer": claim.buffer,
-                            "label": claim.label,
+                            "label": *claim.label,
                             "offset": claim.offset,
                             "size": claim.size,
                         })
@@ -174,9 +212,13 @@ impl Report {
                         json!({
                             "kind": kind_name(step.kind),
                             "kernel": step.kernel,
+                            "label": step.label,
+                            "tag": step.tag,
                             "needed": step.needed,
-                            "produced": step.produced,
+                            "produced": listed(&step.produced, String::clone),
+                            "produced_count": step.produced.len(),
                             "count": step.count,
+                            "at_least": step.at_least,
                         })
                     })
                     .collect();
@@ -193,12 +235,17 @@ impl Report {
                     "tag": failure.tag,
                     "message": failure.message,
                     "claims": claims,
+                    "claim_count": failure.claims.len(),
                     "claimed_bytes": failure.claimed_bytes,
                     "skips": failure.skips,
                     "path": path,
                 })
             })
             .collect();
+        let suspects = listed(
+            &self.suspects,
+            |suspect| json!({ "name": *suspect.name, "label": *suspect.label, "tag": suspect.tag }),
+        );
         json!({
             "schema": 2,
             "function": self.function,
@@ -208,8 +255,10 @@ impl Report {
             "vk_result": self.vk_result,
             "message": self.message,
             "failures": failures,
+            "failure_count": self.failures.len(),
             "more": self.more,
-            "suspects": self.suspects,
+            "suspects": suspects,
+            "suspect_count": self.suspects.len(),
         })
         .to_string()
     }

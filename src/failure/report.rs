@@ -3,6 +3,7 @@
 //! Data first; the text, JSON and so on are rendered from it and say nothing more.
 
 use crate::code::Code;
+use std::sync::Arc;
 
 /// What happened to the answer's call, the roots behind it, and how they got there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +23,18 @@ pub struct Report {
     /// There are roots that are not listed.
     pub more: bool,
     /// After a loss: the work in flight, in order.
-    pub suspects: Vec<String>,
+    pub suspects: Arc<[Suspect]>,
+}
+
+/// Work that was in flight when the device was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// The kernel, or the operation.
+    pub name: Arc<str>,
+    /// The caller's name for it, or empty.
+    pub label: Arc<str>,
+    /// The caller's number for it.
+    pub tag: u64,
 }
 
 /// A root and where it went.
@@ -64,7 +76,7 @@ pub struct ClaimedRange {
     /// The buffer's serial: which creation of the device's it was, counted from 1.
     pub buffer: u64,
     /// The buffer's label, or "buffer N".
-    pub label: String,
+    pub label: Arc<str>,
     /// First byte.
     pub offset: u64,
     /// Bytes.
@@ -93,12 +105,19 @@ pub struct Step {
     pub kind: StepKind,
     /// Which work.
     pub kernel: String,
+    /// The caller's name for it the last time, or empty.
+    pub label: String,
+    /// The caller's number for it the last time.
+    pub tag: u64,
     /// What it needed: a buffer, or its own kernel.
     pub needed: String,
     /// The work's own kernel is broken.
     pub needed_kernel: bool,
     /// The buffers it was to produce.
     pub produced: Vec<String>,
-    /// How often exactly this happened; for `Dropped`, how many steps are missing.
+    /// How often exactly this happened; for `Dropped`, how many steps of the failure are no longer kept: those that are
+    /// missing here are among them.
     pub count: u64,
+    /// It may be more often, or more steps.
+    pub at_least: bool,
 }

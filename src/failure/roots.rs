@@ -3,6 +3,7 @@
 //! A claim holds a set, never a root, so handing a claim on copies one key and adds one to one count. Every set of
 //! one root is made with its root; larger ones are made once and found again by their content.
 
+use super::claims::BlockKey;
 use super::interval::Holds;
 use super::skips::Skips;
 use crate::error::{Fault, MAX_ROOTS, Roots};
@@ -11,7 +12,7 @@ use arrayvec::ArrayVec;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use slotmap::{SlotMap, new_key_type};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -142,6 +143,8 @@ pub struct RootTable {
     by_id: BTreeMap<u64, RootKey>,
     sets: SlotMap<SetKey, Set>,
     spare: Vec<Members>,
+    /// The blocks that carry claims, by the serials of their buffers.
+    claimed: BTreeSet<(u64, BlockKey)>,
     /// Sets of two and more, by content.
     interned: HashTable<SetKey>,
     hasher: DefaultHashBuilder,
@@ -231,6 +234,20 @@ impl RootTable {
     /// The roots younger than an id, oldest first.
     pub fn since(&self, id: u64) -> impl Iterator<Item = (RootKey, &Root)> {
         self.by_id.range(id + 1..).map(|(_, key)| (*key, &self.roots[*key]))
+    }
+
+    /// The blocks that carry claims, from a place on, in the order of their buffers' creation.
+    pub fn claimed_since(&self, from: (u64, BlockKey)) -> impl Iterator<Item = (u64, BlockKey)> {
+        self.claimed.range(from..).copied()
+    }
+
+    /// A block carries claims now, or no longer.
+    pub(super) fn list(&mut self, serial: u64, block: BlockKey, claimed: bool) {
+        if claimed {
+            self.claimed.insert((serial, block));
+        } else {
+            self.claimed.remove(&(serial, block));
+        }
     }
 
     /// The id of the youngest root there ever was.

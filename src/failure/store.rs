@@ -5,10 +5,11 @@
 
 use super::Access;
 use super::claims::{BlockKey, Bytes, Claims, ScopeKey, Use};
+use super::copies::Copies;
 use super::interval::{Holds, IntervalMap};
-use super::ledger::{Kind, Late, Ledger, Met, Point, World, put};
+use super::ledger::{Called, Kind, Late, Ledger, Met, Point, World, put};
 use super::name::Name;
-use super::report::StepKind;
+use super::report::{StepKind, Suspect};
 use super::roots::{Cause, Context, Gathered, Origin, RootKey, RootTable, SetKey};
 use super::skips::NewStep;
 use crate::code::Code;
@@ -18,7 +19,7 @@ use arrayvec::ArrayVec;
 use hashbrown::HashSet;
 use slotmap::SlotMap;
 use smallvec::SmallVec;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// The longest message a root keeps, in bytes.
@@ -37,8 +38,6 @@ pub trait Blocks {
     fn claims(&self, block: BlockKey) -> Option<&Claims>;
     /// The same, to change them.
     fn claims_mut(&mut self, block: BlockKey) -> Option<&mut Claims>;
-    /// Calls `see` with every block, in the order of creation.
-    fn for_each(&self, see: &mut dyn FnMut(BlockKey, &Claims));
 }
 
 /// A line for the log: what a root is, or that work was skipped on it again.
@@ -70,10 +69,17 @@ struct Scope {
 #[derive(Debug, Default)]
 struct Loss {
     count: u32,
-    set: Option<SetKey>,
+    /// What the device answered; nothing while the device is not lost.
+    fault: Option<Box<Fault>>,
+    /// The root, which may have gone with its last carrier.
+    root: RootKey,
+    /// The root, held for the blocks it still has to claim.
+    carried: Option<SetKey>,
+    /// Whether it is known yet what was in flight.
+    is_settled: bool,
     /// Blocks it still has to claim.
     unreconciled: u64,
-    suspects: Vec<String>,
+    suspects: Arc<[Suspect]>,
 }
 
 /// Every failure a device holds, and what it needs to tell of them.
@@ -82,6 +88,7 @@ pub struct Failures {
     pub(super) roots: RootTable,
     scopes: SlotMap<ScopeKey, Scope>,
     ledger: Ledger,
+    copies: Copies,
     loss: Loss,
     log: Vec<LogLine>,
     /// Blocks of device memory there are, for the loss to count down.
@@ -111,6 +118,11 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// What paths and suspects call it.
+    fn called(&self) -> Called<'_> {
+        Called { name: self.name, label: self.label, tag: self.tag }
+    }
+
     /// What a root of it keeps.
     pub fn context(&self) -> Context {
         Context {
@@ -151,14 +163,24 @@ impl Failures {
         &self.ledger
     }
 
+    /// The copies that host reads may take up.
+    pub fn copies(&mut self) -> &mut Copies {
+        &mut self.copies
+    }
+
     /// The suspects of the last loss, in the order they were enqueued.
-    pub fn suspects(&self) -> &[String] {
+    pub fn suspects(&self) -> &Arc<[Suspect]> {
         &self.loss.suspects
     }
 
     /// Whether the device is lost.
     pub fn is_lost(&self) -> bool {
-        self.loss.set.is_some()
+        self.loss.fault.is_some()
+    }
+
+    /// Whether the device is lost and it is known what was in flight.
+    pub fn is_loss_settled(&self) -> bool {
+        self.is_lost() && self.loss.is_settled
     }
 
     /// The lines to log since the last call; to be told outside every lock.
@@ -183,13 +205,23 @@ impl Failures {
     }
 
     /// The claims of a new block: none, or "never written" (R17).
-    pub fn new_block(&mut self, name: Name, size: u64, device_memory: bool, never_written: Option<Context>) -> Claims {
+    pub fn new_block(
+        &mut self,
+        key: BlockKey,
+        name: Name,
+        size: u64,
+        device_memory: bool,
+        never_written: Option<Context>,
+    ) -> Claims {
         let mut claims = Claims {
             name,
             size,
+            key,
             map: IntervalMap::default(),
             unallocated: None,
-            held: SmallVec::new(),
+            is_listed: false,
+            held: IntervalMap::default(),
+            held_to_write: IntervalMap::default(),
             device_memory,
             losses: self.loss.count,
         };
@@ -209,7 +241,8 @@ impl Failures {
     /// A block goes away: its claims are shed (R17) and nothing of it stays.
     pub fn shed(&mut self, claims: &mut Claims) {
         if claims.device_memory {
-            self.device_blocks -= 1;
+            // A device that a panic left half written is destroyed like any other.
+            self.device_blocks = self.device_blocks.saturating_sub(1);
             if claims.losses != self.loss.count {
                 self.reconciled_one();
             }
@@ -218,11 +251,64 @@ impl Failures {
         if let Some(set) = claims.unallocated.take() {
             self.roots.release(set);
         }
+        claims.list(&mut self.roots);
     }
 
     /// A root that no claim holds yet: for broken kernels, and for failures of calls that write nothing. The caller
-    /// holds it once.
+    /// holds it once. Whatever fails because the device is lost has the loss's own root, and begins the loss (R14).
     pub fn mint(&mut self, fault: Fault, context: Context, origin: &[u64]) -> SetKey {
+        if fault.code != Code::DeviceLost {
+            return self.mint_new(fault, context, origin);
+        }
+        self.begin_loss(fault);
+        let set = self.loss_set();
+        self.roots.for_each_mut(set, |root| origin.iter().for_each(|serial| root.origin.add(*serial)));
+        set
+    }
+
+    /// The device is lost, if it was not before. What was in flight [`lose`](FailureStore::lose) finds out.
+    fn begin_loss(&mut self, fault: Fault) {
+        if self.is_lost() {
+            return;
+        }
+        let set = self.mint_new(fault.clone(), Self::loss_context(), &[]);
+        let root = self.roots.members(set).next().map(|(root, _)| root).unwrap_or_default();
+        self.loss.fault = Some(Box::new(fault));
+        self.loss.root = root;
+        self.loss.carried = Some(set);
+        self.loss.is_settled = false;
+        self.loss.count += 1;
+        self.loss.unreconciled = self.device_blocks;
+    }
+
+    fn loss_context() -> Context {
+        Context { operation: "device", ..Context::default() }
+    }
+
+    /// The root of a loss there is, held once more for the caller; made again if it went with its last carrier.
+    fn loss_set(&mut self) -> SetKey {
+        if let Some(set) = self.roots.single(self.loss.root) {
+            self.roots.hold(&set);
+            return set;
+        }
+        let fault = self.loss.fault.as_deref().cloned().unwrap_or_else(|| Fault::new(Code::DeviceLost, ""));
+        let cause = Cause { fault, context: Self::loss_context() };
+        let set = self.roots.mint(Some(Arc::new(cause)));
+        self.loss.root = self.roots.members(set).next().map(|(root, _)| root).unwrap_or_default();
+        set
+    }
+
+    /// Nothing is left that the loss has to claim: from here on its root lives as long as what it claimed (R3).
+    fn let_go_of_loss(&mut self) {
+        if self.loss.unreconciled == 0
+            && self.loss.is_settled
+            && let Some(set) = self.loss.carried.take()
+        {
+            self.roots.release(set);
+        }
+    }
+
+    fn mint_new(&mut self, fault: Fault, context: Context, origin: &[u64]) -> SetKey {
         let message = cut(&fault.message, MAX_MESSAGE);
         let fault =
             if message.len() < fault.message.len() { Fault { message: message.into(), ..fault } } else { fault };
@@ -259,7 +345,8 @@ impl Failures {
 
     /// The device goes away, and its loss with it.
     pub fn forget_loss(&mut self) {
-        if let Some(set) = self.loss.set.take() {
+        self.loss.fault = None;
+        if let Some(set) = self.loss.carried.take() {
             self.roots.release(set);
         }
     }
@@ -273,12 +360,14 @@ impl Failures {
 
     /// The fault of the device's loss, for calls that need the device.
     pub fn loss_fault(&self) -> Option<(Fault, Roots)> {
-        let set = self.loss.set?;
-        let fault = match &self.roots.oldest(set).cause {
-            Some(cause) => cause.fault.clone(),
-            None => Fault::new(Code::DeviceLost, ""),
-        };
-        Some((fault, self.name(set)))
+        let fault = self.loss.fault.as_deref()?.clone();
+        let roots = self.roots.single(self.loss.root).map(|set| self.name(set));
+        Some((fault, roots.unwrap_or_default()))
+    }
+
+    /// Whether the loss still has to claim what no other root holds of some block.
+    pub fn has_unreconciled(&self) -> bool {
+        self.loss.unreconciled > 0
     }
 
     fn log_root(&mut self, set: SetKey) {
@@ -290,10 +379,11 @@ impl Failures {
     }
 
     fn reconciled_one(&mut self) {
-        self.loss.unreconciled -= 1;
+        self.loss.unreconciled = self.loss.unreconciled.saturating_sub(1);
         if self.loss.unreconciled == 0 && !self.is_lost() {
-            self.loss.suspects.clear();
+            self.loss.suspects = Arc::default();
         }
+        self.let_go_of_loss();
     }
 }
 
@@ -379,9 +469,12 @@ pub trait FailureStore {
             }
             let (blocks, failures) = self.split();
             let Some(claims) = blocks.claims_mut(block) else { continue };
-            match failures.loss.set {
-                Some(set) if claims.device_memory => claims.claim(start, end, set, &mut failures.roots),
-                _ => claims.release(start, end, &mut failures.roots),
+            if is_lost && claims.device_memory {
+                let set = failures.loss_set();
+                claims.claim(start, end, set, &mut failures.roots);
+                failures.roots.release(set);
+            } else {
+                claims.release(start, end, &mut failures.roots);
             }
         }
     }
@@ -398,6 +491,7 @@ pub trait FailureStore {
             if let Some(before) = before {
                 failures.roots.release(before);
             }
+            claims.list(&mut failures.roots);
             // However large it is when it is allocated again.
             settle(blocks, failures, [Bytes { block, start: 0, end: u64::MAX }]);
         } else {
@@ -472,7 +566,7 @@ pub trait FailureStore {
                 None => work.broken.map(|(_, name)| name),
             };
             if let Some(needed) = needed {
-                let step = NewStep { kind: StepKind::Skip, kernel: work.name, needed, produced: &produced };
+                let step = NewStep { kind: StepKind::Skip, work: work.called(), needed, produced: &produced };
                 record(failures, *root, &step);
             }
         }
@@ -488,13 +582,14 @@ pub trait FailureStore {
                 claims.claim(u.bytes.start, u.bytes.end, set, &mut failures.roots);
             }
         }
-        note(blocks, failures, Kind::Settled, None, work.name, uses);
+        note(blocks, failures, Kind::Settled, None, work.called(), uses);
         failures.roots.release(set);
         answer
     }
 
     /// Work that was decided to run. What it says about its bytes stands for the whole body: an error or a panic
-    /// claims its write set, success releases what it wrote in full (R4, R9). The body says as what it was enqueued.
+    /// claims its write set, and the panic goes on; success releases what it wrote in full (R4, R9). The body says as
+    /// what it was enqueued.
     fn write_scope(
         &mut self,
         work: &Work<'_>,
@@ -514,10 +609,10 @@ pub trait FailureStore {
                 }
             }
             for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
-                ran_over(blocks, failures, work.name, u.bytes);
+                ran_over(blocks, failures, work.called(), u.bytes);
             }
         }
-        note(blocks, failures, Kind::Ran, point, work.name, uses);
+        note(blocks, failures, Kind::Ran, point, work.called(), uses);
         Ok(())
     }
 
@@ -551,7 +646,7 @@ pub trait FailureStore {
         self.hand_over(work.name, to, from);
         let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
         let (blocks, failures) = self.split();
-        note(blocks, failures, Kind::Copied, point, work.name, &uses);
+        note(blocks, failures, Kind::Copied, point, work.called(), &uses);
     }
 
     /// Each claimed byte of `from` hands its claim to its byte of `to`, each clean one releases it (R10). `to` has
@@ -569,7 +664,7 @@ pub trait FailureStore {
                 .map(|(from, to)| (from.name.clone(), to.name.clone()));
             // No path leads to a block that is nobody's buffer.
             if let Some((needed, produced)) = names.filter(|(_, produced)| produced.serial != 0) {
-                let step = NewStep { kind: StepKind::Copy, kernel: name, needed: &needed, produced: &[&produced] };
+                let step = NewStep { kind: StepKind::Copy, work: name.into(), needed: &needed, produced: &[&produced] };
                 let mut told: SmallVec<[RootKey; 8]> = SmallVec::new();
                 for (_, _, set) in &moved {
                     let members: SmallVec<[RootKey; 4]> = failures.roots.members(*set).map(|(key, _)| key).collect();
@@ -619,10 +714,10 @@ pub trait FailureStore {
         let scope = failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), name, context, late: None, kept });
         for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
-                claims.hold(scope, u.bytes.start, u.bytes.end, u.access.writes());
+                claims.hold(u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
-        note(blocks, failures, Kind::Scope(scope), None, work.name, uses);
+        note(blocks, failures, Kind::Scope(scope), None, work.called(), uses);
         Ok(scope)
     }
 
@@ -634,9 +729,9 @@ pub trait FailureStore {
             return 0;
         };
         let Scope { provisional, uses, name, context, late, mut kept } = scope_left;
-        for u in &uses {
+        for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
-                claims.let_go(scope);
+                claims.let_go(u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
         let writes: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
@@ -658,7 +753,8 @@ pub trait FailureStore {
             (None, None) => {
                 self.prove_written(&writes);
                 if !kept.is_empty() {
-                    self.take_back(&name, &uses, &kept);
+                    let work = Called { name: &name, label: &context.label, tag: context.tag };
+                    self.take_back(work, &uses, &kept);
                 }
             }
         }
@@ -673,7 +769,7 @@ pub trait FailureStore {
     }
 
     /// A scope succeeded: what was claimed of the bytes that it may have written is claimed again, by the same roots (R9).
-    fn take_back(&mut self, name: &Arc<str>, uses: &[Use], kept: &Late) {
+    fn take_back(&mut self, work: Called<'_>, uses: &[Use], kept: &Late) {
         let (blocks, failures) = self.split();
         for (block, map) in kept {
             if let Some(claims) = blocks.claims_mut(*block) {
@@ -686,7 +782,7 @@ pub trait FailureStore {
         // The claims of a loss are nothing that the work ran over.
         if !failures.is_lost() {
             for u in uses.iter().filter(|u| u.access == Access::MayWrite) {
-                ran_over(blocks, failures, name, u.bytes);
+                ran_over(blocks, failures, work, u.bytes);
             }
         }
     }
@@ -694,6 +790,7 @@ pub trait FailureStore {
     /// Gives a block back: sheds its claims (R17).
     fn shed(&mut self, block: BlockKey) {
         let (blocks, failures) = self.split();
+        failures.copies.forget(block);
         if let Some(claims) = blocks.claims_mut(block) {
             failures.shed(claims);
         }
@@ -733,32 +830,39 @@ pub trait FailureStore {
         ledger.retire(roots, &world);
     }
 
-    /// The device is lost: one root for everything it held, in O(1) (R14). What is not `over` was in flight. The root's id.
-    fn lose(&mut self, fault: Fault, context: Context, over: impl Fn(Point) -> bool) -> u64 {
+    /// The device is lost: one root for everything it held, in O(1) (R14). What is not `over` was in flight, and fails
+    /// with it; nothing enqueued before can fail any later. The root's id.
+    fn lose(&mut self, fault: Fault, over: impl Fn(Point) -> bool) -> u64 {
         let (blocks, failures) = self.split();
-        if let Some(set) = failures.loss.set {
-            return failures.id(set);
+        failures.begin_loss(fault);
+        let set = failures.loss_set();
+        let id = failures.id(set);
+        if !std::mem::replace(&mut failures.loss.is_settled, true) {
+            failures.copies.clear();
+            failures.loss.suspects = failures.ledger.suspects(|point| !over(point));
+            // Bytes that are no device's memory are lost with the work that was to write them.
+            failures.ledger.fail(|point| !over(point), set, &mut failures.roots);
+            replay(blocks, failures, set);
+            failures.ledger.clear(&mut failures.roots);
+            failures.let_go_of_loss();
         }
-        let set = failures.mint(fault, context, &[]);
-        failures.loss.count += 1;
-        failures.loss.set = Some(set);
-        failures.loss.unreconciled = failures.device_blocks;
-        failures.loss.suspects = failures.ledger.names(|point| !over(point)).map(|name| name.to_string()).collect();
-        // Bytes that are no device's memory are lost with the work that was to write them.
-        failures.ledger.fail(|point| !over(point), set, &mut failures.roots);
-        replay(blocks, failures, set);
-        failures.id(set)
+        failures.roots.release(set);
+        id
     }
 
     /// Work that needs a lost device: what it would have written is the loss's as well (R14).
     fn fail_lost(&mut self, uses: &[Use]) -> Option<Error> {
         let (blocks, failures) = self.split();
-        let set = failures.loss.set?;
-        let (fault, roots) = failures.loss_fault()?;
+        if !failures.is_lost() {
+            return None;
+        }
+        let set = failures.loss_set();
         let writes: SmallVec<[Bytes; 8]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
         claim_all(blocks, failures, set, writes.iter().copied(), true);
         settle(blocks, failures, writes.iter().copied());
-        Some(Error::Failed(Box::new(fault), roots))
+        let known = failures.loss_fault();
+        failures.roots.release(set);
+        known.map(|(fault, roots)| Error::Failed(Box::new(fault), roots))
     }
 
     /// Bytes go the way of a failure that was recorded for a part of the same work.
@@ -783,8 +887,8 @@ pub trait FailureStore {
         if !claims.device_memory {
             return;
         }
-        failures.reconciled_one();
-        if let (Some(set), true) = (failures.loss.set, claims.is_allocated()) {
+        if failures.is_lost() && claims.is_allocated() {
+            let set = failures.loss_set();
             let serial = claims.name.serial;
             failures.roots.for_each_mut(set, |root| root.origin.add(serial));
             claims.map.update(0, claims.size, &mut failures.roots, |roots, _, _, old| {
@@ -793,7 +897,10 @@ pub trait FailureStore {
                     set
                 }))
             });
+            claims.list(&mut failures.roots);
+            failures.roots.release(set);
         }
+        failures.reconciled_one();
     }
 }
 
@@ -819,27 +926,21 @@ fn record(failures: &mut Failures, root: RootKey, step: &NewStep<'_>) {
 }
 
 /// Work ran over bytes that it may have written: the roots of those that are claimed learn that nothing proves it (R9).
-fn ran_over<B: Blocks>(blocks: &B, failures: &mut Failures, name: &Arc<str>, bytes: Bytes) {
+fn ran_over<B: Blocks>(blocks: &B, failures: &mut Failures, work: Called<'_>, bytes: Bytes) {
     if let Some(claims) = blocks.claims(bytes.block)
         && claims.map.overlaps(bytes.start, bytes.end)
     {
-        told_of(failures, claims, name, bytes);
+        told_of(failures, claims, work, bytes);
     }
 }
 
 #[cold]
-fn told_of(failures: &mut Failures, claims: &Claims, name: &Arc<str>, bytes: Bytes) {
-    let mut found: ArrayVec<RootKey, { crate::error::MAX_ROOTS }> = ArrayVec::new();
-    claims.sets(bytes.start, bytes.end, |set| {
-        for (key, _) in failures.roots.members(set) {
-            if !found.is_full() && !found.contains(&key) {
-                found.push(key);
-            }
-        }
-    });
+fn told_of(failures: &mut Failures, claims: &Claims, work: Called<'_>, bytes: Bytes) {
+    let mut found = Gathered::default();
+    claims.sets(bytes.start, bytes.end, |set| failures.roots.gather(set, (), &mut found));
     let (kind, needed) = (StepKind::UnprovenWrite, &claims.name);
-    for root in found {
-        record(failures, root, &NewStep { kind, kernel: name, needed, produced: &[needed] });
+    for (root, ()) in found.roots() {
+        record(failures, *root, &NewStep { kind, work, needed, produced: &[needed] });
     }
 }
 
@@ -867,10 +968,11 @@ fn note<B: Blocks>(
     failures: &mut Failures,
     kind: Kind,
     point: Option<Point>,
-    name: &Arc<str>,
+    work: Called<'_>,
     uses: &[Use],
 ) {
-    if failures.ledger.push(kind, point, name, uses) {
+    failures.copies.changed(uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes));
+    if failures.ledger.push(kind, point, work, uses) {
         tidy(blocks, failures);
     }
 }
@@ -888,9 +990,6 @@ fn tidy<B: Blocks>(blocks: &B, failures: &mut Failures) {
 
 /// Tells the ledger that the bytes are what they are now, whatever happened before.
 fn settle<B: Blocks>(blocks: &B, failures: &mut Failures, bytes: impl IntoIterator<Item = Bytes>) {
-    if failures.ledger.is_empty() {
-        return;
-    }
     let name = failures.no_name.get_or_insert_with(|| "".into()).clone();
     // A few at a time, so that a long list needs no memory of its own.
     let mut uses = bytes.into_iter().map(|bytes| Use { bytes, access: Access::Write });
@@ -899,7 +998,11 @@ fn settle<B: Blocks>(blocks: &B, failures: &mut Failures, bytes: impl IntoIterat
         if some.is_empty() {
             return;
         }
-        note(blocks, failures, Kind::Settled, None, &name, &some);
+        if failures.ledger.is_empty() {
+            failures.copies.changed(some.iter().map(|u| u.bytes));
+        } else {
+            note(blocks, failures, Kind::Settled, None, (&name).into(), &some);
+        }
     }
 }
 
@@ -923,7 +1026,7 @@ fn replay<B: Blocks>(blocks: &mut B, failures: &mut Failures, set: SetKey) {
             if produced.is_empty() {
                 return;
             }
-            let step = NewStep { kind: passed.kind, kernel: passed.name, needed: &needed.name, produced: &produced };
+            let step = NewStep { kind: passed.kind, work: passed.work, needed: &needed.name, produced: &produced };
             if let Some(root) = roots.get_mut(new) {
                 root.skips.record(&step);
             }
@@ -969,13 +1072,15 @@ fn guarded<S: FailureStore>(
     uses: &[Use],
     body: impl FnOnce(&mut S) -> Result<Enqueued, Fault>,
 ) -> Result<Enqueued, Error> {
-    // Whatever the body left half done belongs to the recording that its owner discards; the claims are ours.
-    let fault = match catch_unwind(AssertUnwindSafe(|| body(store))) {
-        Ok(Ok(point)) => return Ok(point),
-        Ok(Err(fault)) => fault,
-        Err(panic) => Fault::new(Code::Internal, panic_message(&*panic)),
-    };
-    Err(failed(store, work, uses, fault))
+    match catch_unwind(AssertUnwindSafe(|| body(store))) {
+        Ok(Ok(point)) => Ok(point),
+        Ok(Err(fault)) => Err(failed(store, work, uses, fault)),
+        // The claims are ours; whatever else the body left half done is its owner's to deal with.
+        Err(panic) => {
+            failed(store, work, uses, Fault::new(Code::Internal, panic_message(&*panic)));
+            resume_unwind(panic)
+        }
+    }
 }
 
 /// The work failed after it was decided to run: its write set is claimed.

@@ -85,7 +85,8 @@ versioned!(tg_buffer_desc to size, tg_buffer_info to size);
 /// Makes a buffer.
 ///
 /// A failure gives a live handle too: a buffer without memory, remembered under a root. Work over it is skipped, and
-/// reads name the root. tg_buffer_allocate tries again.
+/// reads name the root. tg_buffer_allocate tries again. If memory comes back when work in flight is over, the call waits
+/// for that work first, once.
 ///
 /// \param dev The device.
 /// \param desc What it is to be; must not be NULL.
@@ -152,7 +153,8 @@ pub extern "C" fn tg_buffer_destroy(dev: tg_device, buffer: tg_buffer) -> tg_res
     on_device("tg_buffer_destroy", dev, |device| device.buffer_destroy(buffer.into()))
 }
 
-/// Allocates a buffer that has no memory: again after a failure, or for the first time after TG_BUFFER_UNALLOCATED.
+/// Allocates a buffer that has no memory: again after a failure, or for the first time after TG_BUFFER_UNALLOCATED. If
+/// memory comes back when work in flight is over, the call waits for that work first, once.
 /// For a token that tg_fail_unallocated was called on, it says that the caller's own memory is there now.
 ///
 /// \param dev The device.
@@ -281,6 +283,13 @@ pub unsafe extern "C" fn tg_buffer_write_with(
 ///
 /// Flushes, waits for the work that wrote the bytes, and copies them, if and only if every one of them was last
 /// written by work that succeeded. Otherwise the destination is untouched and tg_last_report names the roots.
+///
+/// A call whose time is up leaves the copy it waited for. The next call for the same bytes on the same stream takes it up,
+/// unless work that changes them was enqueued since; so a loop on TG_TIMEOUT ends as soon as the work does. Of copies that
+/// are over and were not asked for again, the newest 16 are kept, as long as there is memory.
+///
+/// If its own copy fails, the call fails by a root of its own, which tg_last_report names and nothing else keeps. The
+/// bytes are not claimed, and the next call tries again.
 ///
 /// \param dev The device.
 /// \param stream The stream.

@@ -239,6 +239,10 @@ fn number<T: Copy + PartialOrd + Default + std::fmt::Display>(
 /// handle and every child of it stale. When the time is up first, nothing has changed and the device can be used. A
 /// report outlives its device.
 ///
+/// A device that is lost, or whose waits and counters fail, is destroyed when its queues are idle. If nothing tells that
+/// they are before the time is up, or within ten seconds, the device is parked: the handle is stale and the answer TG_OK,
+/// but what the device may be working on stays until the process ends, and the log is told.
+///
 /// \param dev The device; the null handle is fine and does nothing.
 /// \param timeout_ns How long to wait at most, in nanoseconds; TG_WAIT_FOREVER.
 /// \returns TG_OK; TG_TIMEOUT; TG_ERROR_WRONG_STATE inside a log callback; TG_ERROR_WRONG_KIND, TG_ERROR_STALE_HANDLE.
@@ -301,6 +305,10 @@ pub extern "C" fn tg_device_wait(dev: tg_device, timeout_ns: u64) -> tg_result {
 }
 
 /// Gives memory that no block uses back to Vulkan.
+///
+/// Idle pages go back by themselves, all but one of each kind: of device, upload and readback memory, the last one that
+/// small buffers share, that larger ones share, and that one buffer had to itself. Staging for writes stays for a while.
+/// This function gives the rest back too, and lets go of the copies that reads which timed out left.
 ///
 /// \param dev The device.
 /// \param freed The bytes given back; may be NULL. Written on TG_OK only.
@@ -370,6 +378,10 @@ pub unsafe extern "C" fn tg_device_failure_count(dev: tg_device, out: *mut u64) 
 
 /// Makes a report on every root that is alive on a device, without waiting. It asks about no byte, so the code of the
 /// report is TG_OK, whatever roots it has.
+///
+/// A long report is taken in pieces, between which calls of other threads go on. It tells every root that there was when
+/// the call began and that there still is, and every claim of those that stayed as it was. A claim that another thread
+/// makes or releases meanwhile is told or not.
 ///
 /// \param dev The device.
 /// \param out The report; the caller releases it. The null handle unless TG_OK is returned.

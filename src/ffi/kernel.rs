@@ -5,13 +5,32 @@ use super::results::tg_result;
 use super::slices::{access, access_number, bytes, tg_device, tg_kernel};
 use super::strings::{self, LABEL, TG_LABEL_CAPACITY, tg_str};
 use super::structs::{self, Info, array, array_mut, flags, misuse, out_of_host_memory, versioned};
-use crate::device::KernelDesc;
+use crate::device::{Basis, KernelDesc};
 use crate::error::Result;
 use crate::failure::Access;
 use std::ffi::{c_char, c_void};
 
 /// The caller vouches for the module: it is parsed and reflected, but not validated. A module that breaks Vulkan's
 /// rules may then crash the driver.
+///
+/// Every module is held to two limits, because the library parses it: 16777216 bytes, and 262144 instructions. The steps
+/// that finding out about its bindings takes are limited too. All other modules are also held to these limits, beyond
+/// which validators and drivers take all stack, memory or time there is. Only a trusted module may exceed them: then
+/// the driver alone says how long it takes to compile, and whether the process survives it.
+///
+/// - Types are nested at most 255 deep. If each type is written out wherever another names it, all of them have at most
+///   262144 members, and so have the types of all variables outside functions.
+/// - If each constant is written out wherever another names it, all of them have at most 262144 numbers and vectors.
+/// - If each call is replaced by the function it calls, a function has at most 131072 instructions, 8192 accesses to
+///   memory, and 1048576 elements of variables; all functions together have at most 4194304 instructions. An
+///   instruction on a struct or array counts once for each number and vector in it.
+/// - Half the blocks of such a function, times its instructions and 8 for each construct around each block, are at most
+///   134217728: about 200 nested selections, 150 nested loops or 2500 selections in a row.
+/// - Entry points times functions are at most 1048576; so are decorations times targets of groups of decorations.
+///
+/// What is beyond a limit is TG_ERROR_LIMIT_EXCEEDED, and the message names the limit and the count. The limits are on
+/// what is certain to exhaust a driver. They don't make every driver fast: a module within them may take Mesa's software
+/// driver some seconds, and what a compiler unrolls is the driver's choice.
 pub const TG_KERNEL_TRUSTED: u64 = 1 << 0;
 /// Launches of the kernel declare in `extra` what it reaches without binding it. Modules that reach memory the library
 /// cannot see are TG_ERROR_UNSUPPORTED without it. With it a module may
@@ -50,13 +69,14 @@ pub struct tg_kernel_desc {
     pub struct_size: usize,
     /// SPIR-V, in whatever state; copied. Need not be aligned. Must not be NULL.
     pub code: *const c_void,
-    /// Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 67108864
+    /// Bytes of it. Any number: bytes that are no module give a live broken kernel, as do more than 16777216
     /// (TG_ERROR_LIMIT_EXCEEDED).
     pub code_size: usize,
     /// The entry point, at most 1024 bytes; empty: "main".
     pub entry: tg_str,
     /// What the kernel does to each binding, in the order the kernel reports them: TG_ACCESS_* each. TG_ACCESS_AUTO
-    /// and bindings beyond the array: what the module does. May be NULL when there are none.
+    /// and bindings beyond the array: what the module does. TG_ACCESS_WRITE is the caller's word that every launch writes
+    /// every byte of the slice that is bound. May be NULL when there are none.
     pub accesses: *const u32,
     /// Elements of `accesses`; those beyond the bindings of the kernel mean nothing.
     pub access_count: usize,
@@ -72,6 +92,14 @@ pub struct tg_kernel_desc {
     pub tag: u64,
 }
 
+/// The module says it, and proves of no launch that it writes bytes of the binding.
+pub const TG_BASIS_INFERRED: u32 = 1;
+/// The module says it, and each launch writes the bytes that its grid and push constants prove. The rest of its slice
+/// counts as TG_ACCESS_MAY_WRITE, and the whole slice in an indirect launch.
+pub const TG_BASIS_PROVEN: u32 = 2;
+/// tg_kernel_desc::accesses says it.
+pub const TG_BASIS_DECLARED: u32 = 3;
+
 /// A binding of a kernel. Never grows.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -81,11 +109,14 @@ pub struct tg_binding_info {
     pub set: u32,
     /// Its number in the set.
     pub binding: u32,
-    /// TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says. A TG_ACCESS_WRITE that nobody
-    /// declared is the caller's word that the bound slice is what the kernel writes.
+    /// TG_ACCESS_*, never TG_ACCESS_AUTO: what the descriptor, else the module, says.
     pub access: u32,
     /// Which element of an array of buffers (TG_KERNEL_DECLARES_USES); 0 where the binding is one buffer.
     pub element: u32,
+    /// TG_BASIS_*: on what `access` rests.
+    pub basis: u32,
+    /// 0.
+    pub reserved: u32,
     /// Bytes of `name`, the NUL not counted.
     pub name_size: usize,
     /// The variable's name in the module, where it has one; cut at 128 bytes.
@@ -131,7 +162,9 @@ const ENTRY: usize = 1024;
 
 /// Makes a kernel from SPIR-V.
 ///
-/// The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. A failure
+/// The module is validated, reflected and compiled before the call returns; other calls go on meanwhile. This happens on
+/// a thread of the library's with a stack of 32 MiB, so that the caller's stack may be small; without such a thread the
+/// kernel is broken with TG_ERROR_OUT_OF_HOST_MEMORY. A failure
 /// gives a live handle too: a broken kernel, remembered under a root. Launches of it are skipped, and reads of what
 /// they were to write name the root. tg_kernel_rebuild repairs it. A module that cannot be parsed does not tell what it
 /// writes: then bindings that neither `accesses` nor the launch declares count as written, inputs too.
@@ -144,8 +177,8 @@ const ENTRY: usize = 1024;
 ///          TG_ERROR_STALE_HANDLE for dev; TG_ERROR_INVALID_SHADER (the report has the validator's words);
 ///          TG_ERROR_UNSUPPORTED for what the device lacks, and for memory the library cannot see
 ///          (TG_KERNEL_DECLARES_USES);
-///          TG_ERROR_LIMIT_EXCEEDED; TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER;
-///          TG_ERROR_DEVICE_LOST.
+///          TG_ERROR_LIMIT_EXCEEDED for what the device's limits or those of TG_KERNEL_TRUSTED do not allow;
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread. Holds no other thread up.
 /// \claims No byte. On failure the kernel itself carries a root, which launches hand on to what they were to write.
 #[unsafe(no_mangle)]
@@ -250,7 +283,8 @@ pub extern "C" fn tg_kernel_destroy(dev: tg_device, kernel: tg_kernel) -> tg_res
     on_device("tg_kernel_destroy", dev, |device| device.kernel_destroy(kernel.into()))
 }
 
-/// Tells what a kernel is: its bindings with what it does to them, group size, push constants, or why it is broken.
+/// Tells what a kernel is: its bindings with what it does to them and how that is known, group size, push constants, or
+/// why it is broken.
 ///
 /// \param dev The device.
 /// \param kernel The kernel.
@@ -267,7 +301,7 @@ pub unsafe extern "C" fn tg_kernel_get_info(dev: tg_device, kernel: tg_kernel, o
         // SAFETY: the header asks for an array of `binding_capacity` elements.
         let bindings = unsafe { array_mut(given.bindings, given.binding_capacity, "out.bindings") }?;
         let details = device.kernel_info(kernel.into())?;
-        for (to, from) in bindings.iter_mut().zip(&details.info.bindings) {
+        for ((to, from), basis) in bindings.iter_mut().zip(&details.info.bindings).zip(&details.bases) {
             let mut name = [0; TG_LABEL_CAPACITY];
             let name_size = strings::fill(&mut name, strings::cut(&from.name, LABEL));
             *to = tg_binding_info {
@@ -275,6 +309,12 @@ pub unsafe extern "C" fn tg_kernel_get_info(dev: tg_device, kernel: tg_kernel, o
                 binding: from.binding,
                 access: access_number(from.access),
                 element: from.element,
+                basis: match basis {
+                    Basis::Inferred => TG_BASIS_INFERRED,
+                    Basis::Proven => TG_BASIS_PROVEN,
+                    Basis::Declared => TG_BASIS_DECLARED,
+                },
+                reserved: 0,
                 name_size,
                 name,
             };

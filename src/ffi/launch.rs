@@ -28,7 +28,8 @@ pub struct tg_launch_desc {
     pub kernel: tg_kernel,
     /// The slices bound to the kernel, in the order tg_kernel_get_info gives its bindings; each at a multiple of
     /// tg_device_info::binding_alignment, and neither empty nor longer than max_binding_size. An access other than
-    /// TG_ACCESS_AUTO overrides what descriptor and module say, for this launch.
+    /// TG_ACCESS_AUTO overrides what descriptor and module say, for this launch. With TG_ACCESS_AUTO in both, the launch
+    /// writes the bytes that the module proves with these groups and push constants, and may write the rest of the slice.
     pub bindings: *const tg_use,
     /// Elements of `bindings`; as many as the kernel has.
     pub binding_count: usize,
@@ -42,8 +43,8 @@ pub struct tg_launch_desc {
     /// Invocations in each direction: divided by the group size of the kernel, rounded up. After the first, 0 means 1.
     pub threads: [u32; 3],
     /// Three uint32_t group counts in a buffer (VkDispatchIndirectCommand): 12 bytes at a multiple of 4
-    /// (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. A
-    /// TG_ACCESS_WRITE that nobody declared counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
+    /// (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. What
+    /// nobody declared to be written counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
     pub indirect: tg_slice,
     /// Push constants; copied. May be NULL when push_size is 0.
     pub push: *const c_void,

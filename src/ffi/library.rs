@@ -97,7 +97,10 @@ pub struct tg_device_info {
     /// TG_FEATURE_* added together.
     pub features: u64,
     /// One of TG_CONTAINMENT_*: what a kernel that runs past its slice can spoil. It says nothing of kernels with
-    /// TG_KERNEL_DECLARES_USES.
+    /// TG_KERNEL_DECLARES_USES, nor of memory that is not bound. Shared memory of a work group and arrays of an
+    /// invocation are outside containment: an index past their end may spoil memory of the process or end it. Kernels
+    /// that index them by data must check the index. If the index and the length are constants of the module, and no
+    /// specialization constants, tg_kernel_create refuses an index past the end (not for TG_KERNEL_TRUSTED).
     pub containment: u32,
     /// Queues that the slots are spread over.
     pub queues: u32,

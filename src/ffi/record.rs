@@ -26,6 +26,7 @@ struct Record {
     more: bool,
     asked: [u64; ASKED],
     asked_count: usize,
+    is_failure: bool,
 }
 
 /// A record, as it is told.
@@ -46,6 +47,8 @@ pub(super) struct Told {
     pub(super) message: String,
     /// The roots it was about.
     pub(super) roots: Roots,
+    /// The function itself failed: what was answered is what its root says.
+    pub(super) is_failure: bool,
 }
 
 thread_local! {
@@ -64,6 +67,7 @@ thread_local! {
             more: false,
             asked: [0; ASKED],
             asked_count: 0,
+            is_failure: false,
         })
     };
 }
@@ -82,6 +86,7 @@ impl Record {
         self.root_count = 0;
         self.more = false;
         self.asked_count = 0;
+        self.is_failure = false;
     }
 
     fn say(&mut self, text: &str) {
@@ -114,6 +119,7 @@ pub(super) fn record(function: &'static str, device: u32, error: &Error) {
         }
         Error::Failed(fault, roots) => {
             record.begin(function, device, fault.code);
+            record.is_failure = true;
             record.vk_result = fault.vk_result;
             record.vk_function = fault.vk_function;
             record.say(&fault.message);
@@ -133,6 +139,7 @@ pub(super) fn last() -> Told {
         device: record.device,
         message: String::from_utf8_lossy(&record.message[..record.message_size]).into_owned(),
         roots: roots(&record.roots[..record.root_count], record.more, &record.asked[..record.asked_count]),
+        is_failure: record.is_failure,
     })
 }
 

@@ -10,7 +10,7 @@ use super::strings::tg_str;
 use super::structs::{Info, Out, misuse, versioned};
 use crate::code::Code;
 use crate::error::Result;
-use crate::failure::Report;
+use crate::failure::{Failure, Report};
 
 /// What a report is about.
 #[repr(C)]
@@ -121,9 +121,11 @@ pub struct tg_step_info {
     pub struct_size: usize,
     /// One of TG_STEP_*.
     pub kind: u32,
-    /// 0.
-    pub reserved: u32,
-    /// How often exactly this happened; for TG_STEP_DROPPED, how many steps are missing.
+    /// 1 when the count is only known to be at least so much: how often a step happened is kept of a few hundred distinct
+    /// steps of a root. Otherwise 0.
+    pub at_least: u32,
+    /// How often this happened: the same work, needing and producing the same. For TG_STEP_DROPPED how many distinct
+    /// steps of the root are no longer kept; those that are missing here are among them.
     pub count: u64,
     /// Which work.
     pub kernel: tg_str,
@@ -134,6 +136,10 @@ pub struct tg_step_info {
     pub produced: *const tg_str,
     /// Elements of `produced`.
     pub produced_count: usize,
+    /// The caller's name for the work (tg_launch_desc::label, tg_scope_desc::label) the last time this happened, or empty.
+    pub label: tg_str,
+    /// The caller's number for it, the last time.
+    pub tag: u64,
 }
 
 /// Work that was in flight when a device was lost.
@@ -143,8 +149,12 @@ pub struct tg_step_info {
 pub struct tg_suspect_info {
     /// sizeof(tg_suspect_info).
     pub struct_size: usize,
-    /// Which work.
+    /// Which work: its kernel, or the operation.
     pub name: tg_str,
+    /// The caller's name for it (tg_launch_desc::label, tg_scope_desc::label), or empty.
+    pub label: tg_str,
+    /// The caller's number for it.
+    pub tag: u64,
 }
 
 versioned!(
@@ -190,10 +200,15 @@ fn on_record() -> (Report, &'static str) {
             message: String::new(),
             failures: Vec::new(),
             more: !told.roots.ids.is_empty() || told.roots.more,
-            suspects: Vec::new(),
+            suspects: std::sync::Arc::default(),
         },
         |device| device.report_roots(&told.roots),
     );
+    if let ([id], true, true) = (&told.roots.ids[..], told.is_failure, report.failures.is_empty()) {
+        // Nothing carries the root any more, as after a read that failed: the answer says what it said.
+        report.more = false;
+        report.failures.push(gone(*id, &told));
+    }
     told.function.clone_into(&mut report.function);
     told.field.clone_into(&mut report.field);
     report.code = told.code;
@@ -204,6 +219,26 @@ fn on_record() -> (Report, &'static str) {
         told.code.meaning().clone_into(&mut report.message);
     }
     (report, told.vk_function)
+}
+
+/// A root that lived no longer than the call that failed.
+fn gone(id: u64, told: &record::Told) -> Failure {
+    Failure {
+        id,
+        code: told.code,
+        vk_result: told.vk_result,
+        vk_function: told.vk_function.to_owned(),
+        operation: told.function.to_owned(),
+        kernel: String::new(),
+        stream: None,
+        label: String::new(),
+        tag: 0,
+        message: told.message.clone(),
+        claims: Vec::new(),
+        claimed_bytes: 0,
+        skips: 0,
+        path: Vec::new(),
+    }
 }
 
 /// Makes a report on the roots that claim any of some bytes, with their paths to them, as far as is known without
@@ -349,13 +384,13 @@ pub unsafe extern "C" fn tg_report_claim(
         let out = unsafe { Info::new(out, "out") }?;
         let claim =
             at(&at(&kept.report().failures, failure_index, "failure_index")?.claims, claim_index, "claim_index")?;
-        let label = at(&at(&kept.failures, failure_index, "failure_index")?.claims, claim_index, "claim_index")?;
+        let label = at(&kept.failures, failure_index, "failure_index")?.label_of(claim_index, claim);
         out.fill(tg_claim_info {
             struct_size: 0,
             buffer: claim.buffer,
             offset: claim.offset,
             size: claim.size,
-            label: label.borrow(),
+            label: label.unwrap_or(tg_str { data: c"".as_ptr(), size: 0 }),
         });
         Ok(())
     })
@@ -388,12 +423,14 @@ pub unsafe extern "C" fn tg_report_step(
         out.fill(tg_step_info {
             struct_size: 0,
             kind: step_number(step.kind),
-            reserved: 0,
+            at_least: u32::from(step.at_least),
             count: step.count,
             kernel: strings.kernel.borrow(),
             needed: strings.needed.borrow(),
             produced: produced.as_ptr(),
             produced_count: produced.len(),
+            label: strings.label.borrow(),
+            tag: step.tag,
         });
         Ok(())
     })
@@ -414,12 +451,17 @@ pub unsafe extern "C" fn tg_report_suspect(report: tg_report, index: usize, out:
         let kept = reports::get(report)?;
         // SAFETY: the header asks for NULL or a struct that begins with its size.
         let out = unsafe { Info::new(out, "out") }?;
-        out.fill(tg_suspect_info { struct_size: 0, name: at(&kept.suspects, index, "index")?.borrow() });
+        let suspect = at(&kept.report().suspects, index, "index")?;
+        let [name, label] = kept.suspect(index, suspect).unwrap_or([tg_str { data: c"".as_ptr(), size: 0 }; 2]);
+        out.fill(tg_suspect_info { struct_size: 0, name, label, tag: suspect.tag });
         Ok(())
     })
 }
 
 /// Renders a report for a person.
+///
+/// Of long lists it has the first entries and how many there are more: 256 roots, 64 claims of each, 256 suspects. All of
+/// them are given by index.
 ///
 /// \param report The report.
 /// \param out The text, several lines; borrowed until tg_report_release. Written on TG_OK only. Must not be NULL.
@@ -439,6 +481,8 @@ pub unsafe extern "C" fn tg_report_text(report: tg_report, out: *mut tg_str) -> 
 }
 
 /// Renders a report for a program, as JSON.
+///
+/// Cut like the text; `failure_count`, `claim_count` and `suspect_count` tell how many there are.
 ///
 /// \param report The report.
 /// \param out The JSON; borrowed until tg_report_release. Written on TG_OK only. Must not be NULL.

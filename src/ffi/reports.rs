@@ -22,8 +22,8 @@ pub(super) struct Kept {
     pub(super) message: Lent,
     /// The roots.
     pub(super) failures: Box<[KeptFailure]>,
-    /// The work in flight at a loss.
-    pub(super) suspects: Box<[Lent]>,
+    /// Name and label of the work in flight at a loss, copied when they are asked for.
+    suspects: Box<[OnceLock<[Lent; 2]>]>,
     text: OnceLock<Lent>,
     json: OnceLock<Lent>,
 }
@@ -40,8 +40,8 @@ pub(super) struct KeptFailure {
     pub(super) label: Lent,
     /// What is to be known.
     pub(super) message: Lent,
-    /// Labels of the claimed buffers.
-    pub(super) claims: Box<[Lent]>,
+    /// Labels of the claimed buffers, copied when they are asked for.
+    claims: Box<[OnceLock<Lent>]>,
     /// The path.
     pub(super) path: Box<[KeptStep]>,
 }
@@ -50,6 +50,8 @@ pub(super) struct KeptFailure {
 pub(super) struct KeptStep {
     /// Which work.
     pub(super) kernel: Lent,
+    /// The caller's name for it.
+    pub(super) label: Lent,
     /// What it needed.
     pub(super) needed: Lent,
     produced: Box<[Lent]>,
@@ -71,11 +73,25 @@ impl KeptStep {
     }
 }
 
+impl KeptFailure {
+    /// The label of one of its claims.
+    pub(super) fn label_of(&self, index: usize, claim: &failure::ClaimedRange) -> Option<tg_str> {
+        Some(self.claims.get(index)?.get_or_init(|| Lent::new(&claim.label)).borrow())
+    }
+}
+
 impl Kept {
+    /// The name and the label of a suspect.
+    pub(super) fn suspect(&self, index: usize, suspect: &failure::Suspect) -> Option<[tg_str; 2]> {
+        let lent = self.suspects.get(index)?.get_or_init(|| [Lent::new(&suspect.name), Lent::new(&suspect.label)]);
+        Some(lent.each_ref().map(Lent::borrow))
+    }
+
     fn new(report: failure::Report, vk_function: &str) -> Kept {
         let lend = |text: &String| Lent::new(text);
         let step = |step: &failure::Step| KeptStep {
             kernel: Lent::new(&step.kernel),
+            label: Lent::new(&step.label),
             needed: Lent::new(&step.needed),
             produced: step.produced.iter().map(lend).collect(),
             list: OnceLock::new(),
@@ -86,7 +102,7 @@ impl Kept {
             kernel: Lent::new(&failure.kernel),
             label: Lent::new(&failure.label),
             message: Lent::new(&failure.message),
-            claims: failure.claims.iter().map(|claim| Lent::new(&claim.label)).collect(),
+            claims: failure.claims.iter().map(|_| OnceLock::new()).collect(),
             path: failure.path.iter().map(step).collect(),
         });
         Kept {
@@ -95,7 +111,7 @@ impl Kept {
             field: Lent::new(&report.field),
             message: Lent::new(&report.message),
             failures: failures.collect(),
-            suspects: report.suspects.iter().map(lend).collect(),
+            suspects: report.suspects.iter().map(|_| OnceLock::new()).collect(),
             text: OnceLock::new(),
             json: OnceLock::new(),
             report,

@@ -12,13 +12,13 @@ use super::structs::misuse;
 use super::vulkan::tg_vk_handles;
 use crate::device::Settings;
 use crate::error::Result;
-use crate::stream::Backend;
+use crate::stream::{Backend, Caught};
 use crate::vulkan::{self, BackendInfo, Containment, DeviceDescription, DeviceType, Disabled, Handle, Options, Select};
 
 use std::ffi::c_void;
 
 /// A device as C programs know it.
-pub(super) type Device = crate::device::Device<vulkan::Backend>;
+pub(super) type Device = crate::device::Device<Caught<vulkan::Backend>>;
 
 /// How many devices the system's loader knows.
 pub(super) fn device_count() -> Result<u32> {

@@ -79,7 +79,8 @@ pub unsafe extern "C" fn tg_scope_begin(dev: tg_device, desc: *const tg_scope_de
 /// \param scope The scope; the null handle is fine and does nothing.
 /// \returns TG_OK; TG_ERROR_NULL_HANDLE for dev; TG_ERROR_WRONG_KIND, TG_ERROR_FOREIGN_HANDLE, TG_ERROR_STALE_HANDLE.
 /// \threadsafety Any thread.
-/// \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others. Where the work
+/// \claims Releases exactly the slices with TG_ACCESS_WRITE, and the provisional claims of the others; what was claimed of
+///         a slice with TG_ACCESS_MAY_WRITE is claimed again, by the same roots. Where the work
 ///         turns out to have read bad bytes, what it wrote takes over their roots. While the device is lost, of what it
 ///         wrote only tokens are released: the device's memory is claimed by the root of the loss.
 #[unsafe(no_mangle)]

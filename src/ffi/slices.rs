@@ -107,6 +107,16 @@ pub struct tg_use {
 }
 
 /// What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+///
+/// The module says TG_ACCESS_READ of what it only loads and TG_ACCESS_READ_WRITE of what it loads and stores. What it only
+/// stores is TG_ACCESS_WRITE for exactly the bytes that the grid and the push constants of the launch prove, and
+/// TG_ACCESS_MAY_WRITE for the rest of the slice. (A load that sees nothing but what the same invocation stored before does
+/// not count.) The usual kernels are proven: invocation i stores element i on every path, in one dimension or row by row
+/// in two or three, plus an offset, all components and members of it, under guards that compare i with a constant, a
+/// specialization constant, a push constant or the length of an array. Where data decides what is stored (a scatter, a
+/// result only if there is one), and in an indirect launch, nothing is proven. tg_binding_info::basis tells. If such a
+/// kernel writes every byte of a slice all the same, declare TG_ACCESS_WRITE, or no launch of it releases its output.
+///
 /// When the kernel is broken and its module cannot be parsed, a binding that neither of the two others declares counts
 /// as TG_ACCESS_READ_WRITE: the skip claims it, be it an input, and it has to be written again. Declare the accesses to
 /// keep inputs out of it.
@@ -115,9 +125,10 @@ pub const TG_ACCESS_AUTO: u32 = 0;
 pub const TG_ACCESS_NONE: u32 = 1;
 /// Only read. Claims on the bytes skip the work.
 pub const TG_ACCESS_READ: u32 = 2;
-/// Every byte is written and none is read. Success releases the bytes.
+/// Every byte is written and none is read: the caller's word, where the caller declares it. Success releases the bytes.
 pub const TG_ACCESS_WRITE: u32 = 3;
-/// Some bytes may be written. Claims on the bytes skip the work, and success releases nothing.
+/// Some bytes may be written, none is read. The work runs over claimed bytes, and they stay claimed by the same roots:
+/// success releases nothing. A failure or a skip claims the whole slice.
 pub const TG_ACCESS_MAY_WRITE: u32 = 4;
 /// Read, and then written. Claims on the bytes skip the work.
 pub const TG_ACCESS_READ_WRITE: u32 = 5;

@@ -132,7 +132,11 @@ pub(super) struct Lent(Box<str>);
 impl Lent {
     /// Copies `text` and ends it.
     pub(super) fn new(text: &str) -> Lent {
-        Lent([text, "\0"].concat().into_boxed_str())
+        match text {
+            // Empty text is lent from elsewhere.
+            "" => Lent::default(),
+            _ => Lent([text, "\0"].concat().into_boxed_str()),
+        }
     }
     /// As C sees it; valid as long as `self`.
     pub(super) fn borrow(&self) -> tg_str {

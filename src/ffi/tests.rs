@@ -208,12 +208,14 @@ fn the_last_report_needs_no_device() {
     let mut failure = tg_step_info {
         struct_size: size_of::<tg_step_info>(),
         kind: 0,
-        reserved: 0,
+        at_least: 0,
         count: 0,
         kernel: string,
         needed: string,
         produced: null(),
         produced_count: 0,
+        label: string,
+        tag: 0,
     };
     // SAFETY: the pointer leads to the variable above.
     assert_eq!(unsafe { tg_report_step(report, 0, 0, &mut failure) }, TG_ERROR_INVALID_ARGUMENT);

@@ -10,7 +10,7 @@ mod source;
 mod table;
 
 pub use handle::{Handle, HandleKind, HandleTable};
-pub use hazard::{Hazard, Hazards, Mark};
+pub use hazard::{Growth, Hazard, Hazards, Mark};
 pub use pages::{Pages, Place, Purpose};
 pub use source::{MemoryKind, PageSource};
 pub use table::{Block, Buffer, Memory};

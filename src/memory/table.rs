@@ -1,13 +1,14 @@
 //! The buffers of a device by handle, and the blocks behind them by key.
 
 use super::handle::{Handle, HandleKind, HandleTable};
-use super::hazard::{self, Hazards, Mark};
+use super::hazard::{self, Growth, Hazards, Mark};
 use super::pages::{PageLimits, Pages, Place, Purpose};
 use super::source::{MemoryKind, PageSource};
 use crate::error::Fault;
-use crate::failure::{BlockKey, Blocks, Claims, Use};
+use crate::failure::{BlockKey, Blocks, Claims, Point, Use};
 use crate::room::Room;
 use slotmap::SlotMap;
+use smallvec::SmallVec;
 
 /// What backs one buffer: its claims, and where its bytes are.
 pub struct Block {
@@ -42,6 +43,33 @@ pub struct Memory<S: PageSource> {
     pub blocks: SlotMap<BlockKey, Block>,
     /// What the blocks lie in.
     pub pages: Pages<S>,
+    crowded: Crowded,
+}
+
+/// Blocks with many ranges on record, some of which may be finished.
+#[derive(Default)]
+struct Crowded {
+    /// All of them.
+    blocks: Vec<BlockKey>,
+    /// Those that are to be looked through at the next opportunity.
+    due: Vec<BlockKey>,
+    /// What was unfinished when all were last looked through: once it is over, all that they had then is.
+    until: SmallVec<[Point; 8]>,
+    /// How many were left when those that are gone were last left out.
+    pruned: usize,
+}
+
+/// So many blocks that are gone may be listed.
+const MANY_BLOCKS: usize = 64;
+
+impl Crowded {
+    fn note(&mut self, block: BlockKey, growth: Growth) {
+        match growth {
+            Growth::Little => {}
+            Growth::Crowded => self.blocks.push(block),
+            Growth::Due => self.due.push(block),
+        }
+    }
 }
 
 impl<S: PageSource> Memory<S> {
@@ -51,6 +79,7 @@ impl<S: PageSource> Memory<S> {
             buffers: HandleTable::new(HandleKind::Buffer, serial),
             blocks: SlotMap::with_key(),
             pages: Pages::new(limits),
+            crowded: Crowded::default(),
         }
     }
 
@@ -69,10 +98,68 @@ impl<S: PageSource> Memory<S> {
         complete: impl Fn(Mark) -> bool,
     ) -> Result<(), Fault> {
         let place = self.pages.allocate(source, purpose, size, complete)?;
-        let block = &mut self.blocks[block];
-        self.pages.inherit(&place, &mut block.hazards);
-        block.place = Some(place);
+        self.put(block, place);
         Ok(())
+    }
+
+    /// The same, with a place that was taken for it.
+    pub fn put(&mut self, key: BlockKey, place: Place) {
+        let block = &mut self.blocks[key];
+        self.pages.inherit(&place, &mut block.hazards);
+        self.crowded.note(key, block.hazards.grown());
+        block.place = Some(place);
+    }
+
+    /// Whether some block has many ranges on record.
+    pub fn is_crowded(&self) -> bool {
+        !self.crowded.blocks.is_empty() || !self.crowded.due.is_empty()
+    }
+
+    /// Forgets finished work on blocks with many ranges on record (what has to be over before is `is_past`). `now` tells
+    /// what is unfinished.
+    pub fn prune(
+        &mut self,
+        is_past: impl Fn(Point) -> bool,
+        is_complete: impl Fn(Point) -> bool,
+        now: impl FnOnce() -> SmallVec<[Point; 8]>,
+    ) {
+        let Crowded { blocks: crowded, due, until, pruned } = &mut self.crowded;
+        let all = until.iter().all(|point| is_complete(*point));
+        let mut forgot = false;
+        let blocks = &mut self.blocks;
+        let mut prune = |key: BlockKey| match blocks.get_mut(key) {
+            Some(block) => {
+                forgot |= block.hazards.prune(&is_past);
+                block.hazards.is_crowded()
+            }
+            None => false,
+        };
+        if all {
+            crowded.append(due);
+            crowded.sort_unstable();
+            crowded.dedup();
+            crowded.retain(|key| prune(*key));
+            until.clear();
+            if !crowded.is_empty() {
+                until.extend(now());
+            }
+        } else {
+            crowded.extend(due.drain(..).filter(|key| prune(*key)));
+            if crowded.len() > 2 * *pruned + MANY_BLOCKS {
+                crowded.sort_unstable();
+                crowded.dedup();
+                crowded.retain(|key| self.blocks.contains_key(*key));
+                *pruned = crowded.len();
+            }
+        }
+        if forgot {
+            self.pages.forget();
+        }
+    }
+
+    /// How many ranges of live blocks are on record.
+    pub fn ranges_on_record(&self) -> usize {
+        self.blocks.values().map(|block| block.hazards.len()).sum()
     }
 
     /// Takes a block out; its claims were shed. Its place stays taken where `held` says so of what runs on it: that is
@@ -106,7 +193,8 @@ impl<S: PageSource> Memory<S> {
             {
                 let writes = u.access.writes();
                 if writes || u.access.needs_bytes() {
-                    hazard::record(&mut block.hazards, u.bytes.start, u.bytes.end, writes, mark);
+                    let growth = hazard::record(&mut block.hazards, u.bytes.start, u.bytes.end, writes, mark);
+                    self.crowded.note(u.bytes.block, growth);
                 } else {
                     self.pages.bind(place.page, mark);
                 }
@@ -130,11 +218,5 @@ impl<S: PageSource> Blocks for Memory<S> {
 
     fn claims_mut(&mut self, block: BlockKey) -> Option<&mut Claims> {
         self.blocks.get_mut(block).map(|block| &mut block.claims)
-    }
-
-    fn for_each(&self, see: &mut dyn FnMut(BlockKey, &Claims)) {
-        let mut all: Vec<(BlockKey, &Claims)> = self.blocks.iter().map(|(key, block)| (key, &block.claims)).collect();
-        all.sort_by_key(|(_, claims)| claims.name.serial);
-        all.into_iter().for_each(|(key, claims)| see(key, claims));
     }
 }

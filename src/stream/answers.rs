@@ -22,9 +22,15 @@ impl Answers {
         self.refused
     }
 
-    /// The device took a batch; everything before it was answered.
+    /// The device took a batch; everything before it was [answered](Self::unanswered).
     pub(super) fn accept(&mut self, batch: u64) {
         self.settle(batch);
+    }
+
+    /// The batches before one that were never answered. Answers come in order, so nobody will answer them any more once
+    /// the one is: they were lost on their way.
+    pub(super) fn unanswered(&self, batch: u64) -> impl Iterator<Item = u64> {
+        (self.settled + 1..batch).filter(|before| !self.ahead.contains(before))
     }
 
     /// A batch never runs: refused by the device, or never handed to it.
@@ -67,5 +73,14 @@ mod tests {
         assert_eq!(answers.settled(), 3);
         answers.accept(4);
         assert_eq!((answers.settled(), answers.refused()), (4, 3));
+    }
+
+    #[test]
+    fn what_nobody_answered_before_an_answer_is_told() {
+        let mut answers = Answers::default();
+        answers.accept(1);
+        answers.refuse(3);
+        assert_eq!(answers.unanswered(2).count(), 0);
+        assert_eq!(answers.unanswered(6).collect::<Vec<_>>(), [2, 4, 5]);
     }
 }

@@ -59,8 +59,9 @@ impl<P> Copy for Binding<'_, P> {}
 pub enum Grid<'a, P> {
     /// Counted by the caller.
     Groups([u32; 3]),
-    /// Three `u32` in device memory; the backend makes sure that counts past the limits run nothing.
-    Indirect(Binding<'a, P>),
+    /// Three `u32` in device memory; the backend makes sure that counts past the limits run nothing. It has as many bytes
+    /// of its own to check them in, where a descriptor can begin; nothing else uses those until the launch is over.
+    Indirect(Binding<'a, P>, Binding<'a, P>),
 }
 
 impl<P> Clone for Grid<'_, P> {
@@ -167,6 +168,9 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
 
     /// What the device can hold and do.
     fn limits(&self) -> &Limits;
+    /// The first answer of the device's that said it is lost, whichever call it was an answer to. Asked often, and from
+    /// any thread.
+    fn loss(&self) -> Option<&Fault>;
 
     /// Makes the slot's timeline and whatever else it records with. Called once for each slot, on first use.
     fn slot_create(&self, slot: u32) -> Result<(), Fault>;
@@ -181,6 +185,11 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     fn barrier(&self, recording: &mut Self::Recording);
     /// Makes what was recorded before visible to the host once the batch completes.
     fn host_barrier(&self, recording: &mut Self::Recording);
+    /// What broke the recording off, if a panic left it half made: nothing more can be done with it than to recycle it,
+    /// and what is in it never runs.
+    fn broken(&self, _: &Self::Recording) -> Option<Fault> {
+        None
+    }
     /// Records a launch.
     fn launch(&self, recording: &mut Self::Recording, launch: &Launch<'_, Self>) -> Result<(), Fault>;
     /// Records a copy of `to.size` bytes; the ranges do not overlap.
@@ -208,4 +217,8 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     fn completed(&self, slot: u32) -> Result<u64, Fault>;
     /// Waits until the slot's timeline reaches the batch; false when `timeout_ns` passes first.
     fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault>;
+    /// Waits until the device works on nothing any more, whatever its counters say, without submitting anything; false
+    /// when `timeout_ns` passes first. Where counters cannot be read, and on a lost device, nothing else tells that what
+    /// was submitted is over. Called by one thread at a time, while nothing is submitted.
+    fn wait_idle(&self, timeout_ns: u64) -> Result<bool, Fault>;
 }

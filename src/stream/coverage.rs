@@ -383,12 +383,8 @@ impl Grid {
 
     /// The offset of a sum, read in the way that keeps all its values between two.
     #[inline]
-    fn offset(&self, sum: &Sum, (least, most): (i64, i64)) -> Option<(i64, Span)> {
-        let span = self.span(sum)?;
-        [i64::from(sum.offset), i64::from(sum.offset as i32)].into_iter().find_map(|offset| {
-            let values = Span { low: span.low.checked_add(offset)?, high: span.high.checked_add(offset)? };
-            (least <= values.low && values.high <= most).then_some((offset, values))
-        })
+    fn offset(&self, sum: &Sum, window: (i64, i64)) -> Option<(i64, Span)> {
+        within(sum.offset, self.span(sum)?, window)
     }
 
     /// Dimensions in which a sum varies, and one of them.
@@ -399,6 +395,15 @@ impl Grid {
             false => found,
         })
     }
+}
+
+/// An offset, read as unsigned or else as signed, so that what it is added to stays between two values.
+#[inline]
+fn within(offset: u32, span: Span, (least, most): (i64, i64)) -> Option<(i64, Span)> {
+    [i64::from(offset), i64::from(offset as i32)].into_iter().find_map(|offset| {
+        let values = Span { low: span.low.checked_add(offset)?, high: span.high.checked_add(offset)? };
+        (least <= values.low && values.high <= most).then_some((offset, values))
+    })
 }
 
 /// What becomes of a guard.
@@ -446,10 +451,10 @@ impl Guard {
         let sum = grid.sum(self.value, numbers)?;
         let bound = self.bound(numbers)?;
         let (count, axis) = grid.varies(&sum);
-        if count > 1 {
-            return Some(Meeting::Several);
-        }
         let Some((_, values)) = grid.offset(&sum, self.window()) else { return Some(Meeting::Unclear) };
+        if count > 1 {
+            return Some(self.narrow_several(grid, &sum, values, bound));
+        }
         let Some(allowed) = self.allowed(bound) else {
             // Only an end can be left out.
             if bound < values.low || bound > values.high {
@@ -484,6 +489,33 @@ impl Guard {
         grid.low[axis] = grid.low[axis].max(first);
         grid.high[axis] = grid.high[axis].min(last);
         Some(if grid.low[axis] <= grid.high[axis] { Meeting::Met } else { Meeting::Never })
+    }
+}
+
+impl Guard {
+    /// The same for a sum over several dimensions, of which only the first and the last value name one invocation.
+    fn narrow_several(&self, grid: &mut Grid, sum: &Sum, values: Span, bound: i64) -> Meeting {
+        let Some(allowed) = self.allowed(bound) else {
+            let outside = bound < values.low || bound > values.high;
+            return if outside { Meeting::Met } else { Meeting::Several };
+        };
+        let (low, high) = (allowed.low.max(values.low), allowed.high.min(values.high));
+        if low > high {
+            return Meeting::Never;
+        }
+        if (low, high) == (values.low, values.high) {
+            return Meeting::Met;
+        }
+        if low != high || (low != values.low && low != values.high) {
+            return Meeting::Several;
+        }
+        for axis in (0..6).filter(|&axis| sum.factors[axis] != 0) {
+            match (sum.factors[axis] > 0) == (low == values.low) {
+                true => grid.high[axis] = grid.low[axis],
+                false => grid.low[axis] = grid.high[axis],
+            }
+        }
+        Meeting::Met
     }
 }
 
@@ -523,29 +555,19 @@ impl Store {
             return None;
         }
 
-        // The first byte of the first invocation, and by how much each dimension moves it.
-        let mut first = self.start;
+        // By how many bytes each dimension moves the store.
         let mut moves = [0i64; 6];
         for step in &self.steps {
             let index = grid.sum(step.index, numbers)?;
-            let most = if step.signed { i64::from(i32::MAX) } else { i64::from(u32::MAX) };
-            let room = (-i64::from(step.low), most - i64::from(step.high));
-            let (offset, _) = grid.offset(&index, room)?;
-            let stride = i64::from(step.stride);
-            first = first.checked_add(offset.checked_mul(stride)?)?;
-            for axis in 0..6 {
-                moves[axis] = moves[axis].checked_add(index.factors[axis].checked_mul(stride)?)?;
+            for (by, factor) in moves.iter_mut().zip(index.factors) {
+                *by = by.checked_add(factor.checked_mul(i64::from(step.stride))?)?;
             }
         }
         let mut dimensions = [(0i64, 0i64); 6];
         let mut used = 0;
-        for axis in 0..6 {
-            let (by, low, high) = (moves[axis], grid.low[axis], grid.high[axis]);
-            first = first.checked_add(by.checked_mul(if by < 0 { high } else { low })?)?;
-            if by != 0 && low < high {
-                dimensions[used] = (by.checked_abs()?, high - low);
-                used += 1;
-            }
+        for axis in (0..6).filter(|&axis| moves[axis] != 0 && grid.low[axis] < grid.high[axis]) {
+            dimensions[used] = (moves[axis].checked_abs()?, grid.high[axis] - grid.low[axis]);
+            used += 1;
         }
         let dimensions = &mut dimensions[..used];
         if used > 1 {
@@ -565,19 +587,45 @@ impl Store {
             }
             count = count.checked_add((by / unit).checked_mul(more)?)?;
         }
-
         let mut kept = Span { low: 0, high: count - 1 };
         for (_, guard) in self.guards.iter().enumerate().filter(|&(place, _)| several >> place & 1 == 1) {
             let allowed = self.positions(guard, &grid, &moves, unit, numbers)?;
             kept = Span { low: kept.low.max(allowed.low), high: kept.high.min(allowed.high) };
         }
+        if kept.low > kept.high {
+            return None;
+        }
+
+        // Where the first position is; no index of a position that is kept may wrap around.
+        let mut first = self.start;
+        for step in &self.steps {
+            let index = grid.sum(step.index, numbers)?;
+            let stride = i64::from(step.stride);
+            let span = grid.span(&index)?;
+            // The index of a lone step moves with the position.
+            let indices = match self.steps.len() == 1 && unit % stride == 0 {
+                true => Span {
+                    low: span.low.checked_add(kept.low.checked_mul(unit / stride)?)?,
+                    high: span.low.checked_add(kept.high.checked_mul(unit / stride)?)?,
+                },
+                false => span,
+            };
+            let most = if step.signed { i64::from(i32::MAX) } else { i64::from(u32::MAX) };
+            let room = (-i64::from(step.low), most - i64::from(step.high));
+            let offset = within(index.offset, indices, room)?.0;
+            first = first.checked_add(offset.checked_mul(stride)?)?;
+        }
+        for (by, (low, high)) in moves.iter().zip(grid.low.iter().zip(grid.high)) {
+            first = first.checked_add(by.checked_mul(if *by < 0 { high } else { *low })?)?;
+        }
+
         // A store that does not fit in the slice as a whole may be left out as a whole.
         let room = i64::try_from(facts.slice_size).unwrap_or(i64::MAX).checked_sub(first)?.checked_sub(size)?;
         kept.high = kept.high.min(floor(room, unit));
-        if first < 0 || kept.low > kept.high {
+        let start = first.checked_add(kept.low.checked_mul(unit)?)?;
+        if start < 0 || kept.low > kept.high {
             return None;
         }
-        let start = first.checked_add(kept.low.checked_mul(unit)?)?;
         let end = first.checked_add(kept.high.checked_mul(unit)?)?.checked_add(size)?;
         Some(u64::try_from(start).ok()?..u64::try_from(end).ok()?)
     }
@@ -591,15 +639,21 @@ impl Store {
         let axis = varying().find(|&axis| sum.factors[axis] != 0)?;
         // One step of the guard's sum, in bytes.
         let (by, factor) = (moves[axis], sum.factors[axis]);
-        if by % factor != 0 || by / factor <= 0 {
+        if by == 0 || by % factor != 0 {
             return None;
         }
         let stride = by / factor;
         if !varying().all(|axis| sum.factors[axis].checked_mul(stride) == Some(moves[axis])) || unit % stride != 0 {
             return None;
         }
-        let each = unit / stride;
+        let each = unit / stride.abs();
         let allowed = guard.allowed(guard.bound(numbers)?)?;
-        Some(Span { low: ceiling(allowed.low - values.low, each), high: floor(allowed.high - values.low, each) })
+        Some(match stride > 0 {
+            true => Span { low: ceiling(allowed.low - values.low, each), high: floor(allowed.high - values.low, each) },
+            // The first byte belongs to the largest sum.
+            false => {
+                Span { low: ceiling(values.high - allowed.high, each), high: floor(values.high - allowed.low, each) }
+            }
+        })
     }
 }

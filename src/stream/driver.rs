@@ -227,6 +227,17 @@ pub struct Submission<R> {
     pub(super) refusals: u64,
 }
 
+/// What the device made of a submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It runs, or will.
+    Accepted,
+    /// It never runs.
+    Refused,
+    /// It failed, and nothing promises that none of it runs: what it uses stays until that is over.
+    InDoubt,
+}
+
 /// A recording that could not be closed, and fails as a whole.
 pub struct Unclosed {
     /// What it held: a batch of one slot, or of several.
@@ -277,7 +288,7 @@ pub trait Driver<B: Backend>: Send {
         commands: &[Command<'_, B>],
     ) -> Result<Mark, Fault>;
     /// After a panic while recording: the point whose earlier work is gone with the recording.
-    fn discarded(&mut self, slot: u32) -> Option<Point>;
+    fn discarded(&mut self, backend: &B, slot: u32) -> Option<Point>;
     /// The slot that is to be flushed because it took enough, if the last work it took made it so.
     fn due(&mut self) -> Option<u32>;
 
@@ -286,8 +297,8 @@ pub trait Driver<B: Backend>: Send {
     /// The next submission of a queue that nothing holds back. Whoever takes it holds that queue's lock until
     /// [`submitted`](Self::submitted).
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>>;
-    /// What the device answered.
-    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool);
+    /// What the device answered. The points before it that were never answered, and now never will be: they fail.
+    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, answer: Answer) -> SmallVec<[Point; 4]>;
     /// Whether the slot has work, or would have if it took some, that is held back: by a semaphore of the caller's, or
     /// behind such work.
     fn is_held_back(&self, slot: u32) -> bool;
@@ -306,16 +317,27 @@ pub trait Driver<B: Backend>: Send {
     fn progress(&self, point: Point) -> Progress;
     /// Whether a point is over: complete, or refused with everything before it complete.
     fn is_complete(&self, point: Point) -> bool;
-    /// Whether everything that was ever taken is over.
+    /// Whether everything that was ever taken is over, and nothing runs that failed.
     fn is_idle(&self) -> bool {
         self.slots().into_iter().filter_map(|slot| self.last(slot)).all(|point| self.is_complete(point))
     }
     /// Whether nothing that had to be waited for before a point can still run, or the point itself: a point that never
     /// ran stands for nothing, so then nothing at all may be running.
     fn is_past(&self, point: Point) -> bool;
+    /// Whether a point that is over failed, and may run all the same.
+    fn may_run(&self, point: Point) -> bool;
+    /// Whether what a point used can go.
+    fn is_done_with(&self, point: Point) -> bool {
+        self.is_past(point) && !self.may_run(point)
+    }
     /// Asks the device how far it came, and takes back what is over.
     fn refresh(&mut self, backend: &B) -> Result<(), Fault>;
-    /// Nothing will complete any more: what was in flight is over (the device is lost, or going away).
+    /// The device is lost: what was not handed to it never will be, and keeps nothing any more, nor is anything of the
+    /// caller's waited for. What was handed to it may still be running.
+    fn lose(&mut self, backend: &B);
+    /// Everything that was handed to the device is over, whatever its counters say.
+    fn all_over(&mut self, backend: &B);
+    /// Nothing will complete any more: what was in flight is over (the device is lost and idle, or going away).
     fn abandon(&mut self, backend: &B);
     /// A point for each slot with unfinished work: a resource used up to now is free once they are all complete.
     fn now(&self) -> SmallVec<[Point; 8]>;

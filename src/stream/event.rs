@@ -18,8 +18,8 @@
 use super::answers::Answers;
 use super::backend::{Backend, External};
 use super::driver::{
-    Cleared, Command, Driver, Look, Need, OrderStats, OwnWork, Progress, Submission, Told, Unclosed, add_external,
-    add_point,
+    Answer, Cleared, Command, Driver, Look, Need, OrderStats, OwnWork, Progress, Submission, Told, Unclosed,
+    add_external, add_point,
 };
 use super::pool::StreamPool;
 use crate::error::Fault;
@@ -70,6 +70,8 @@ struct Slot<R> {
     last_refusal: u64,
     /// By slot, what the device had accepted when the last batch of this slot was refused.
     stood_for: SmallVec<[u64; 16]>,
+    /// What the device may be working on: accepted, or in doubt. Its timeline passes the number of each when that is over,
+    /// because it signals in the order of submission.
     in_flight: VecDeque<(u64, R)>,
 }
 
@@ -489,6 +491,9 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
         need.after.iter().for_each(|point| add_point(&mut own.after, *point));
         let result = commands.iter().try_for_each(|command| command.record(backend, recording));
+        if let Some(fault) = backend.broken(recording) {
+            return Err(fault);
+        }
         own.broken_off = false;
         result?;
         own.told.iter_mut().for_each(|(_, told)| told.carried(own.open));
@@ -501,12 +506,14 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         Ok(Mark { point: Point { slot, batch: own.open }, sequence: own.sequence })
     }
 
-    fn discarded(&mut self, slot: u32) -> Option<Point> {
+    fn discarded(&mut self, backend: &B, slot: u32) -> Option<Point> {
         let own = self.pool.try_get_mut(slot)?;
         if !std::mem::take(&mut own.broken_off) {
             return None;
         }
-        own.recording = None;
+        if let Some(recording) = own.recording.take().filter(|recording| backend.broken(recording).is_some()) {
+            backend.recycle(slot, recording);
+        }
         own.waits.clear();
         let after = std::mem::take(&mut own.after);
         if own.recorded == 0 {
@@ -587,18 +594,24 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         }
     }
 
-    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
+    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, answer: Answer) -> SmallVec<[Point; 4]> {
         let Point { slot, batch } = submission.signal;
-        let Some(own) = self.pool.try_get_mut(slot) else { return };
-        if accepted {
+        let Some(own) = self.pool.try_get_mut(slot) else { return SmallVec::new() };
+        let lost: SmallVec<[Point; 4]> = own.answers.unanswered(batch).map(|batch| Point { slot, batch }).collect();
+        lost.iter().for_each(|point| self.refuse(*point, &[]));
+        let Some(own) = self.pool.try_get_mut(slot) else { return lost };
+        if answer == Answer::Accepted {
             self.answers += 1;
             own.accept(batch);
             own.told.retain(|(_, told)| !told.is_done(batch));
             own.in_flight.push_back((batch, submission.recording));
             self.stats.submissions += 1;
         } else {
+            match answer {
+                Answer::InDoubt => own.in_flight.push_back((batch, submission.recording)),
+                _ => backend.recycle(slot, submission.recording),
+            }
             self.refuse(submission.signal, &submission.after);
-            backend.recycle(slot, submission.recording);
             // It waited for nothing: the slot's next batch has to.
             let queue = self.queue_of(slot);
             let behind = self.pending[queue].iter_mut().find(|behind| behind.signal.slot == slot);
@@ -611,6 +624,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
                 submission.externals.into_iter().for_each(|external| add_external(next, external));
             }
         }
+        lost
     }
 
     fn is_held_back(&self, slot: u32) -> bool {
@@ -658,17 +672,18 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
         let mut answer = self.look(backend);
         for (slot, own) in self.pool.iter_mut() {
-            if own.accepted == own.complete {
+            if own.in_flight.is_empty() {
                 continue;
             }
-            own.complete = match backend.completed(slot) {
-                Ok(complete) => complete.min(own.accepted),
+            let reached = match backend.completed(slot) {
+                Ok(reached) => reached,
                 Err(fault) => {
                     answer = Err(fault);
                     continue;
                 }
             };
-            while own.in_flight.front().is_some_and(|(batch, _)| *batch <= own.complete) {
+            own.complete = reached.min(own.accepted);
+            while own.in_flight.front().is_some_and(|(batch, _)| *batch <= reached) {
                 if let Some((_, recording)) = own.in_flight.pop_front() {
                     backend.recycle(slot, recording);
                 }
@@ -680,28 +695,56 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
         answer
     }
 
-    fn abandon(&mut self, backend: &B) {
+    fn lose(&mut self, backend: &B) {
         for queue in &mut self.pending {
             for submission in queue.drain(..) {
                 backend.recycle(submission.signal.slot, submission.recording);
             }
         }
         self.lost.clear();
+        self.externals = false;
         for (slot, own) in self.pool.iter_mut() {
-            for (_, recording) in own.in_flight.drain(..) {
-                backend.recycle(slot, recording);
-            }
             if let Some(recording) = own.recording.take() {
                 backend.recycle(slot, recording);
             }
-            let last = own.finish();
-            own.answers.give_up(last);
-            own.complete = own.accepted;
+            // Nobody will ever answer for what it recorded.
+            if own.recorded > 0 {
+                own.finish();
+            }
             own.externals.clear();
             own.told.clear();
             own.waits.clear();
             own.after.clear();
         }
+    }
+
+    fn all_over(&mut self, backend: &B) {
+        for (slot, own) in self.pool.iter_mut() {
+            own.complete = own.accepted;
+            for (_, recording) in own.in_flight.drain(..) {
+                backend.recycle(slot, recording);
+            }
+        }
+    }
+
+    fn abandon(&mut self, backend: &B) {
+        self.lose(backend);
+        self.all_over(backend);
+        for (_, own) in self.pool.iter_mut() {
+            own.answers.give_up(own.open - 1);
+        }
+    }
+
+    fn may_run(&self, point: Point) -> bool {
+        let reaches = |(batch, _): &(u64, _)| *batch <= point.batch;
+        self.pool.try_get(point.slot).is_some_and(|own| own.in_flight.front().is_some_and(reaches))
+    }
+
+    fn is_idle(&self) -> bool {
+        let is_over = |(slot, own): (u32, &Slot<_>)| {
+            own.in_flight.is_empty() && self.last(slot).is_none_or(|point| self.is_complete(point))
+        };
+        self.pool.iter().all(is_over)
     }
 
     fn now(&self) -> SmallVec<[Point; 8]> {

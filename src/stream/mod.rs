@@ -3,6 +3,7 @@
 
 mod answers;
 pub mod backend;
+pub(crate) mod caught;
 pub mod coverage;
 pub mod driver;
 pub mod event;
@@ -10,6 +11,7 @@ pub mod pool;
 pub mod scheduler;
 
 pub use backend::Backend;
+pub use caught::Caught;
 pub use driver::{Command, Driver, Need, OrderStats, Progress};
 pub use event::EventStreams;
 pub use pool::StreamPool;

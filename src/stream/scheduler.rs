@@ -11,17 +11,17 @@
 
 use super::answers::Answers;
 use super::backend::{Backend, Binding, External, Grid, Launch};
+use super::caught::caught;
 use super::driver::{
-    Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, Unclosed, add_external, add_point,
+    Answer, Cleared, Command, Driver, Look, Need, OrderStats, Progress, Submission, Told, Unclosed, add_external,
+    add_point,
 };
 use super::pool::StreamPool;
-use crate::code::Code;
 use crate::error::Fault;
-use crate::failure::{Point, panic_message};
+use crate::failure::Point;
 use crate::memory::Mark;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The slot of the backend that every batch is recorded for.
@@ -62,7 +62,8 @@ enum KeptCommand<B: Backend> {
         push: (usize, usize),
         label: (usize, usize),
         groups: [u32; 3],
-        counts: Option<Kept<B::Page>>,
+        /// Of an indirect launch: its counts, and the bytes to check them in.
+        counts: Option<[Kept<B::Page>; 2]>,
     },
     Copy {
         to: Kept<B::Page>,
@@ -216,6 +217,9 @@ pub struct SchedulerStreams<B: Backend> {
     closed: u64,
     pending: VecDeque<Submission<B::Recording>>,
     in_flight: VecDeque<Submission<B::Recording>>,
+    /// What failed and may run all the same. The executor's timeline passes its number when that is over, because it
+    /// signals in the order of submission.
+    in_doubt: VecDeque<Submission<B::Recording>>,
     stats: OrderStats,
 }
 
@@ -232,6 +236,7 @@ impl<B: Backend> SchedulerStreams<B> {
             closed: 0,
             pending: VecDeque::new(),
             in_flight: VecDeque::new(),
+            in_doubt: VecDeque::new(),
             stats: OrderStats::default(),
         }
     }
@@ -285,6 +290,17 @@ impl<B: Backend> SchedulerStreams<B> {
             }
         }
         look.answer
+    }
+
+    /// What comes before these points in their slots and was never answered.
+    fn unanswered(&self, points: &[Point]) -> SmallVec<[Point; 4]> {
+        let mut lost = SmallVec::new();
+        for Point { slot, batch } in points.iter().copied() {
+            if let Some(own) = self.pool.try_get(slot) {
+                lost.extend(own.answers.unanswered(batch).map(|batch| Point { slot, batch }));
+            }
+        }
+        lost
     }
 
     fn settle(&mut self, points: &[Point], accepted: bool) {
@@ -392,14 +408,14 @@ impl<B: Backend> SchedulerStreams<B> {
             }
         }
         let answer = backend.begin(EXECUTOR).and_then(|mut recording| {
-            match catch_unwind(AssertUnwindSafe(|| self.record(backend, &mut recording))) {
+            match caught(|| self.record(backend, &mut recording)) {
                 Ok(Ok(())) => Ok(recording),
                 Ok(Err(fault)) => {
                     backend.recycle(EXECUTOR, recording);
                     Err(fault)
                 }
                 // What a panic left half recorded is dropped, not used again.
-                Err(panic) => Err(Fault::new(Code::Internal, panic_message(&*panic))),
+                Err(fault) => Err(fault),
             }
         });
         self.forget_tasks();
@@ -446,7 +462,7 @@ impl<B: Backend> KeptWork<B> {
                 self.labels.push_str(launch.label);
                 let (groups, counts) = match &launch.grid {
                     Grid::Groups(groups) => (*groups, None),
-                    Grid::Indirect(counts) => ([0; 3], Some(Kept::of(counts))),
+                    Grid::Indirect(counts, scratch) => ([0; 3], Some([Kept::of(counts), Kept::of(scratch)])),
                 };
                 KeptCommand::Launch { kernel: launch.kernel.clone(), bindings, push, label, groups, counts }
             }
@@ -461,11 +477,14 @@ impl<B: Backend> KeptWork<B> {
             KeptCommand::Launch { kernel, bindings, push, label, groups, counts } => {
                 let bindings: SmallVec<[Binding<'_, B::Page>; 16]> =
                     self.bindings[bindings.0..bindings.0 + bindings.1].iter().map(Kept::binding).collect();
+                let grid = counts.as_ref().map_or(Grid::Groups(*groups), |[counts, scratch]| {
+                    Grid::Indirect(counts.binding(), scratch.binding())
+                });
                 let launch = Launch {
                     kernel,
                     bindings: &bindings,
                     push: &self.push[push.0..push.0 + push.1],
-                    grid: counts.as_ref().map_or(Grid::Groups(*groups), |counts| Grid::Indirect(counts.binding())),
+                    grid,
                     label: &self.labels[label.0..label.0 + label.1],
                 };
                 return backend.launch(recording, &launch);
@@ -591,7 +610,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         Ok(Mark { point, sequence })
     }
 
-    fn discarded(&mut self, _: u32) -> Option<Point> {
+    fn discarded(&mut self, _: &B, _: u32) -> Option<Point> {
         // Nothing is recorded while work is taken.
         None
     }
@@ -627,7 +646,10 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         if queue == 0 { self.pending.pop_front() } else { None }
     }
 
-    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, accepted: bool) {
+    fn submitted(&mut self, backend: &B, submission: Submission<B::Recording>, answer: Answer) -> SmallVec<[Point; 4]> {
+        let lost = self.unanswered(&submission.points);
+        self.settle(&lost, false);
+        let accepted = answer == Answer::Accepted;
         self.settle(&submission.points, accepted);
         if accepted {
             for point in &submission.points {
@@ -640,8 +662,12 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             self.stats.submissions += 1;
         } else {
             self.give_back(&submission.points, submission.signal);
-            backend.recycle(EXECUTOR, submission.recording);
+            match answer {
+                Answer::InDoubt => self.in_doubt.push_back(submission),
+                _ => backend.recycle(EXECUTOR, submission.recording),
+            }
         }
+        lost
     }
 
     fn is_held_back(&self, slot: u32) -> bool {
@@ -694,9 +720,13 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
 
     fn refresh(&mut self, backend: &B) -> Result<(), Fault> {
         let mut answer = self.look(backend);
-        if !self.in_flight.is_empty() {
+        if !self.in_flight.is_empty() || !self.in_doubt.is_empty() {
             match backend.completed(EXECUTOR) {
                 Ok(complete) => {
+                    while self.in_doubt.front().is_some_and(|submission| submission.signal.batch <= complete) {
+                        let Some(submission) = self.in_doubt.pop_front() else { break };
+                        backend.recycle(EXECUTOR, submission.recording);
+                    }
                     while self.in_flight.front().is_some_and(|submission| submission.signal.batch <= complete) {
                         let Some(submission) = self.in_flight.pop_front() else { break };
                         for point in &submission.points {
@@ -713,20 +743,54 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
         answer
     }
 
-    fn abandon(&mut self, backend: &B) {
-        for submission in self.pending.drain(..).chain(self.in_flight.drain(..)) {
+    fn lose(&mut self, backend: &B) {
+        for submission in self.pending.drain(..) {
             backend.recycle(EXECUTOR, submission.recording);
         }
         for (_, own) in self.pool.iter_mut() {
-            own.answers.give_up(own.open.number);
-            own.complete = own.open.number;
             own.sealed.clear();
             own.open.externals.clear();
             own.handed.clear();
-            own.open.start_over();
+            // Nobody will ever answer for what it queued.
+            if !own.open.tasks.is_empty() {
+                own.open.start_over();
+            }
             own.told = None;
         }
         self.queued = 0;
+    }
+
+    fn all_over(&mut self, backend: &B) {
+        for submission in std::mem::take(&mut self.in_flight) {
+            for point in &submission.points {
+                if let Some(own) = self.pool.try_get_mut(point.slot) {
+                    own.complete = own.complete.max(point.batch);
+                }
+            }
+            backend.recycle(EXECUTOR, submission.recording);
+        }
+        for submission in self.in_doubt.drain(..) {
+            backend.recycle(EXECUTOR, submission.recording);
+        }
+    }
+
+    fn abandon(&mut self, backend: &B) {
+        self.lose(backend);
+        self.all_over(backend);
+        for (_, own) in self.pool.iter_mut() {
+            own.answers.give_up(own.open.number - 1);
+            own.complete = own.open.number - 1;
+        }
+    }
+
+    fn may_run(&self, point: Point) -> bool {
+        let reaches = |other: &Point| other.slot == point.slot && other.batch <= point.batch;
+        self.in_doubt.iter().any(|submission| submission.points.iter().any(reaches))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_doubt.is_empty()
+            && self.slots().into_iter().filter_map(|slot| self.last(slot)).all(|point| self.is_complete(point))
     }
 
     fn now(&self) -> SmallVec<[Point; 8]> {

@@ -4,7 +4,6 @@
 //! needed, and a full cache can be dropped whole when the recording is taken back.
 
 use super::device::Gpu;
-use super::fault::fault;
 use super::kernel::Kernel;
 use super::memory::Page;
 use crate::error::Fault;
@@ -100,7 +99,7 @@ impl DescriptorCache {
                     at = None;
                     tries = 1;
                 }
-                result => return Err(fault(result, "vkAllocateDescriptorSets", "for a launch")),
+                result => return Err(gpu.fault(result, "vkAllocateDescriptorSets", "for a launch")),
             }
         };
         kernel.with_writes(bindings, |writes| {
@@ -124,7 +123,8 @@ impl DescriptorCache {
             pool.left = pool.room;
             // SAFETY: no set of the pool is used by unfinished work.
             let result = unsafe { gpu.raw.reset_descriptor_pool(pool.raw, vk::DescriptorPoolResetFlags::empty()) };
-            if result.is_err() {
+            if let Err(result) = result {
+                gpu.is_ok(result, "vkResetDescriptorPool");
                 // SAFETY: as above; the pool is forgotten.
                 unsafe { gpu.raw.destroy_descriptor_pool(pool.raw, None) };
             }
@@ -149,7 +149,7 @@ impl Pool {
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(room.0).pool_sizes(&sizes);
         // SAFETY: the device is alive.
         let raw = unsafe { gpu.raw.create_descriptor_pool(&info, None) }
-            .map_err(|result| fault(result, "vkCreateDescriptorPool", "for a launch"))?;
+            .map_err(|result| gpu.fault(result, "vkCreateDescriptorPool", "for a launch"))?;
         Ok(Pool { raw, room, left: room })
     }
 }

@@ -8,6 +8,7 @@ use crate::error::Fault;
 use ash::{ext, khr, vk};
 use std::ffi::{CStr, c_char};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// Optional features that the caller keeps off although the device has them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +41,8 @@ pub(super) struct Gpu {
     pub(super) debug: Option<ext::debug_utils::Device>,
     pub(super) robustness2: bool,
     device_fault: Option<ext::device_fault::Device>,
+    /// The first answer that said the device is lost.
+    loss: OnceLock<Fault>,
     /// Last, because the instance must outlive the device.
     pub(super) instance: Instance,
 }
@@ -183,21 +186,54 @@ impl Gpu {
             synchronization2,
             robustness2,
             queues,
+            loss: OnceLock::new(),
             probed,
             raw,
             instance,
         })
     }
 
-    /// A fault of a submit, a wait or a counter; on a loss, with what the driver tells about it.
-    pub(super) fn queue_fault(&self, result: vk::Result, function: &'static str, doing: impl fmt::Display) -> Fault {
-        let mut fault = fault::queue_fault(result, function, doing);
-        if fault.code == crate::code::Code::DeviceLost
-            && let Some(told) = self.loss_told()
-        {
-            fault.message = format!("{}; the driver says: {told}", fault.message).into();
+    /// A fault that a call on this device raised. A loss is noted, with what the driver tells about it, whichever call it
+    /// was: there is no other way from an answer of the device's to a fault.
+    pub(super) fn fault(&self, result: vk::Result, function: &'static str, doing: impl fmt::Display) -> Fault {
+        let fault = fault::fault(result, function, doing);
+        if fault.code == crate::code::Code::DeviceLost { self.lost(fault) } else { fault }
+    }
+
+    /// The device is lost.
+    #[cold]
+    pub(super) fn lost(&self, mut fault: Fault) -> Fault {
+        if self.loss.get().is_none() {
+            if let Some(told) = self.loss_told() {
+                fault.message = format!("{}; the driver says: {told}", fault.message).into();
+            }
+            // Of two that find it out at once, one is the first.
+            let _ = self.loss.set(fault.clone());
         }
         fault
+    }
+
+    /// The first answer that said the device is lost.
+    pub(super) fn loss(&self) -> Option<&Fault> {
+        self.loss.get()
+    }
+
+    /// For calls whose failure changes nothing: whether it went well. A loss is noted all the same.
+    pub(super) fn is_ok(&self, result: vk::Result, function: &'static str) -> bool {
+        if result == vk::Result::ERROR_DEVICE_LOST {
+            self.fault(result, function, "");
+        }
+        result == vk::Result::SUCCESS
+    }
+
+    /// `Err` for everything but success.
+    pub(super) fn check(
+        &self,
+        result: vk::Result,
+        function: &'static str,
+        doing: impl FnOnce() -> fmt::Arguments<'static>,
+    ) -> Result<(), Fault> {
+        if result == vk::Result::SUCCESS { Ok(()) } else { Err(self.fault(result, function, doing())) }
     }
 
     fn loss_told(&self) -> Option<String> {
@@ -229,7 +265,9 @@ impl Gpu {
             let info = vk::DebugUtilsObjectNameInfoEXT::default().object_handle(object).object_name(c_str(&name));
             // A missing name is no reason to fail.
             // SAFETY: the object is alive and used by no other thread yet.
-            let _ = unsafe { debug.set_debug_utils_object_name(&info) };
+            if let Err(result) = unsafe { debug.set_debug_utils_object_name(&info) } {
+                self.is_ok(result, "vkSetDebugUtilsObjectNameEXT");
+            }
         }
     }
 }

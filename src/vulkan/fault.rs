@@ -23,7 +23,8 @@ impl fmt::Display for Named {
     }
 }
 
-/// The code for a result that came from anywhere but a submit or a wait.
+/// The code for a result, whichever call it came from: one that the specification does not list there, or that says
+/// nothing, is the driver's own and no loss.
 pub(super) fn code(result: vk::Result) -> Code {
     match result {
         vk::Result::ERROR_OUT_OF_HOST_MEMORY => Code::OutOfHostMemory,
@@ -40,19 +41,10 @@ pub(super) fn code(result: vk::Result) -> Code {
     }
 }
 
-/// A fault raised by `function`, with the validation messages this thread collected meanwhile.
+/// A fault raised by `function`, with the validation messages this thread collected meanwhile. Of a device that is there
+/// it is made by [`Gpu::fault`](super::device::Gpu::fault), which takes note of a loss.
 pub(super) fn fault(result: vk::Result, function: &'static str, doing: impl fmt::Display) -> Fault {
     with_code(code(result), result, function, doing)
-}
-
-/// The same for submits, waits and counters: a code the specification does not list there says that the device can no
-/// longer be trusted, so it is a loss.
-pub(super) fn queue_fault(result: vk::Result, function: &'static str, doing: impl fmt::Display) -> Fault {
-    let code = match code(result) {
-        code @ (Code::OutOfHostMemory | Code::OutOfDeviceMemory) => code,
-        _ => Code::DeviceLost,
-    };
-    with_code(code, result, function, doing)
 }
 
 /// A fault whose code the caller knows better.
@@ -60,15 +52,6 @@ pub(super) fn with_code(code: Code, result: vk::Result, function: &'static str, 
     let mut message = format!("{function} returned {} {doing}", Named(result));
     messages::append_collected(&mut message);
     Fault { code, vk_result: result.as_raw(), vk_function: function, message: message.into() }
-}
-
-/// `Err` for everything but success.
-pub(super) fn check(
-    result: vk::Result,
-    function: &'static str,
-    doing: impl FnOnce() -> fmt::Arguments<'static>,
-) -> Result<(), Fault> {
-    if result == vk::Result::SUCCESS { Ok(()) } else { Err(fault(result, function, doing())) }
 }
 
 #[cfg(test)]
@@ -85,13 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn unlisted_codes_lose_the_device_on_a_queue_only() {
-        let strange = vk::Result::from_raw(-77);
-        assert_eq!(fault(strange, "vkCreateBuffer", "for a page").code, Code::Driver);
-        assert_eq!(queue_fault(strange, "vkQueueSubmit", "for a batch").code, Code::DeviceLost);
-        assert_eq!(
-            queue_fault(vk::Result::ERROR_OUT_OF_HOST_MEMORY, "vkQueueSubmit", "for a batch").code,
-            Code::OutOfHostMemory
-        );
+    fn one_code_alone_is_the_loss() {
+        for raw in -1100..20 {
+            let result = vk::Result::from_raw(raw);
+            let is_lost = fault(result, "vkQueueSubmit2", "for a batch").code == Code::DeviceLost;
+            assert_eq!(is_lost, result == vk::Result::ERROR_DEVICE_LOST, "{raw}");
+        }
     }
 }

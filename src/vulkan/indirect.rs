@@ -2,25 +2,18 @@
 //!
 //! The three counts are copied to scratch memory, a kernel of ours zeroes them there when any exceeds its limit, and the
 //! launch takes its counts from scratch. Copying first touches exactly the caller's twelve bytes; a descriptor over them
-//! would have to begin at an aligned offset, and reach into bytes that other work may be writing. Scratch belongs to the
-//! recording, and each launch in it has words of its own, so nothing but the steps of one launch has to be ordered.
+//! would have to begin at an aligned offset, and reach into bytes that other work may be writing. Each launch has scratch of
+//! its own until it is over, so nothing but the steps of one launch has to be ordered.
 
 use super::kernel::{Build, Kernel};
-use super::memory::{Memory, Page};
 use super::pipelines::Pipelines;
 use crate::error::Fault;
 use crate::failure::Access;
-use crate::memory::MemoryKind;
-use crate::stream::backend::{Binding, BindingInfo, KernelInfo};
+use crate::stream::backend::{BindingInfo, KernelInfo};
 use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 const CODE: &[u8] = include_bytes!("../../shaders/checked_counts.spv");
-
-/// Bytes of three counts.
-pub(super) const COUNTS_SIZE: u64 = 12;
-/// Bytes of scratch taken at a time.
-const SCRATCH_PAGE: u64 = 16 << 10;
 
 /// The kernel that checks counts; made when the first indirect launch asks for it.
 #[derive(Default)]
@@ -52,32 +45,5 @@ impl CountCheck {
             label: "tidegate: check group counts",
         })?;
         Ok(self.kernel.get_or_init(|| made))
-    }
-}
-
-/// The scratch memory of one recording.
-#[derive(Default)]
-pub(super) struct Scratch {
-    pages: Vec<Arc<Page>>,
-    used: u64,
-}
-
-impl Scratch {
-    /// Words that no launch of the recording has used yet, where a descriptor can begin.
-    pub(super) fn take(&mut self, memory: &Arc<Memory>, binding_alignment: u64) -> Result<Binding<'_, Page>, Fault> {
-        let stride = COUNTS_SIZE.next_multiple_of(binding_alignment);
-        let per_page = (SCRATCH_PAGE / stride).max(1);
-        let page = (self.used / per_page) as usize;
-        if page == self.pages.len() {
-            self.pages.push(Arc::new(memory.create_page(MemoryKind::Device, per_page * stride)?));
-        }
-        let offset = self.used % per_page * stride;
-        self.used += 1;
-        Ok(Binding { page: &self.pages[page], offset, size: COUNTS_SIZE })
-    }
-
-    /// Called when nothing uses the words any more.
-    pub(super) fn recycle(&mut self) {
-        self.used = 0;
     }
 }

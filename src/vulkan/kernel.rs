@@ -1,7 +1,7 @@
 //! Kernels: a pipeline, its layout, and how bindings reach it.
 
 use super::device::Gpu;
-use super::fault::{self, fault};
+use super::fault;
 use super::memory::Page;
 use crate::code::Code;
 use crate::error::Fault;
@@ -116,7 +116,7 @@ impl Kernel {
         let info = vk::DescriptorSetLayoutCreateInfo::default().flags(flags).bindings(&bindings);
         // SAFETY: the device is alive.
         let layout = unsafe { self.gpu.raw.create_descriptor_set_layout(&info, None) }
-            .map_err(|result| fault(result, "vkCreateDescriptorSetLayout", format_args!("for set {set}")))?;
+            .map_err(|result| self.gpu.fault(result, "vkCreateDescriptorSetLayout", format_args!("for set {set}")))?;
         self.set_layouts.push(layout);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Kernel {
         let info = vk::PipelineLayoutCreateInfo::default().set_layouts(&self.set_layouts).push_constant_ranges(ranges);
         // SAFETY: the device and the set layouts are alive.
         self.layout = unsafe { self.gpu.raw.create_pipeline_layout(&info, None) }
-            .map_err(|result| fault(result, "vkCreatePipelineLayout", "for a kernel"))?;
+            .map_err(|result| self.gpu.fault(result, "vkCreatePipelineLayout", "for a kernel"))?;
         Ok(())
     }
 
@@ -141,15 +141,22 @@ impl Kernel {
         let info = vk::ShaderModuleCreateInfo::default().code(build.words);
         // SAFETY: the device is alive; the words were checked to be a module.
         let module = unsafe { gpu.raw.create_shader_module(&info, None) }
-            .map_err(|result| fault(result, "vkCreateShaderModule", "for a kernel"))?;
+            .map_err(|result| gpu.fault(result, "vkCreateShaderModule", "for a kernel"))?;
 
-        let entries: SmallVec<[vk::SpecializationMapEntry; 8]> = build
-            .constants
-            .iter()
-            .enumerate()
-            .map(|(i, &(id, _))| vk::SpecializationMapEntry::default().constant_id(id).offset(4 * i as u32).size(4))
-            .collect();
-        let values: SmallVec<[u8; 32]> = build.constants.iter().flat_map(|&(_, value)| value.to_ne_bytes()).collect();
+        let (mut entries, mut values) = (SmallVec::<[_; 8]>::new(), SmallVec::<[u8; 32]>::new());
+        let count = build.constants.len();
+        let room = entries.try_reserve_exact(count).and_then(|()| values.try_reserve_exact(count.saturating_mul(4)));
+        if room.is_err() || u32::try_from(count.saturating_mul(4)).is_err() {
+            // SAFETY: made above, and no pipeline uses it.
+            unsafe { gpu.raw.destroy_shader_module(module, None) };
+            let message = format!("no host memory for the {count} constants that are given");
+            return Err(Fault::new(Code::OutOfHostMemory, message));
+        }
+        for &(id, value) in build.constants {
+            let offset = values.len() as u32;
+            entries.push(vk::SpecializationMapEntry::default().constant_id(id).offset(offset).size(4));
+            values.extend_from_slice(&value.to_ne_bytes());
+        }
         let specialization = vk::SpecializationInfo::default().map_entries(&entries).data(&values);
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
@@ -173,7 +180,7 @@ impl Kernel {
         unsafe { gpu.raw.destroy_shader_module(module, None) };
         self.pipeline = pipeline;
         if result != vk::Result::SUCCESS {
-            return Err(fault(result, "vkCreateComputePipelines", "for a kernel"));
+            return Err(gpu.fault(result, "vkCreateComputePipelines", "for a kernel"));
         }
         if pipeline == vk::Pipeline::null() {
             return Err(fault::with_code(Code::Driver, result, "vkCreateComputePipelines", "but no pipeline"));

@@ -6,8 +6,8 @@
 //! note-taker.
 
 use super::device::Gpu;
-use super::fault::{check, with_code};
-use super::{fault, messages, physical};
+use super::fault::with_code;
+use super::{messages, physical};
 use crate::code::Code;
 use crate::error::Fault;
 use crate::memory::MemoryKind;
@@ -239,7 +239,7 @@ impl Memory {
         let info = vk::BufferCreateInfo::default().size(size).usage(usage(&self.gpu));
         // SAFETY: the device is alive and the size is neither zero nor beyond its limits.
         let buffer = unsafe { self.gpu.raw.create_buffer(&info, None) }
-            .map_err(|result| fault::fault(result, "vkCreateBuffer", format_args!("for a page of {size} bytes")))?;
+            .map_err(|result| self.gpu.fault(result, "vkCreateBuffer", format_args!("for a page of {size} bytes")))?;
         let mut page = Page {
             buffer,
             allocation: None,
@@ -278,12 +278,13 @@ impl Memory {
             });
             allocator.allocate(&desc)
         };
-        let allocation = allocated.map_err(|error| allocation_fault(error, size))?;
+        let allocation = allocated.map_err(|error| allocation_fault(&self.gpu, error, size))?;
         // SAFETY: the allocation was made for this buffer's requirements and nothing else is bound there.
         let bound = unsafe { self.gpu.raw.bind_buffer_memory(buffer, allocation.memory(), allocation.offset()) };
         page.allocation = Some(allocation);
-        bound
-            .map_err(|result| fault::fault(result, "vkBindBufferMemory", format_args!("for a page of {size} bytes")))?;
+        bound.map_err(|result| {
+            self.gpu.fault(result, "vkBindBufferMemory", format_args!("for a page of {size} bytes"))
+        })?;
         if self.gpu.probed.shader.buffer_device_address {
             let info = vk::BufferDeviceAddressInfo::default().buffer(buffer);
             // SAFETY: the feature is on, and the buffer is bound to memory and was made to have an address.
@@ -329,7 +330,7 @@ impl Memory {
         let range = page.atoms(offset, size);
         // SAFETY: the range is mapped and made of whole atoms.
         let result = unsafe { (self.gpu.raw.fp_v1_0().flush_mapped_memory_ranges)(self.gpu.raw.handle(), 1, &range) };
-        check(result, "vkFlushMappedMemoryRanges", || format_args!("after a host write"))
+        self.gpu.check(result, "vkFlushMappedMemoryRanges", || format_args!("after a host write"))
     }
 
     /// Makes what completed work wrote visible to the host.
@@ -341,7 +342,7 @@ impl Memory {
         // SAFETY: the range is mapped and made of whole atoms.
         let result =
             unsafe { (self.gpu.raw.fp_v1_0().invalidate_mapped_memory_ranges)(self.gpu.raw.handle(), 1, &range) };
-        check(result, "vkInvalidateMappedMemoryRanges", || format_args!("before a host read"))
+        self.gpu.check(result, "vkInvalidateMappedMemoryRanges", || format_args!("before a host read"))
     }
 
     pub(super) fn budget(&self, kind: MemoryKind) -> Option<u64> {
@@ -365,10 +366,10 @@ fn host_address(page: &Page, offset: u64, len: usize) -> Result<NonNull<u8>, Fau
     }
 }
 
-fn allocation_fault(error: AllocationError, size: u64) -> Fault {
+fn allocation_fault(gpu: &Gpu, error: AllocationError, size: u64) -> Fault {
     let Noted { result, function, .. } = NOTED.get();
     if result != vk::Result::SUCCESS {
-        return fault::fault(result, function, format_args!("for a page of {size} bytes"));
+        return gpu.fault(result, function, format_args!("for a page of {size} bytes"));
     }
     match error {
         AllocationError::OutOfMemory => Fault::new(
@@ -390,7 +391,7 @@ fn usable_types(gpu: &Gpu) -> Result<u32, Fault> {
     let info = vk::BufferCreateInfo::default().size(64).usage(usage(gpu));
     // SAFETY: the device is alive.
     let buffer = unsafe { gpu.raw.create_buffer(&info, None) }
-        .map_err(|result| fault::fault(result, "vkCreateBuffer", "while choosing memory types"))?;
+        .map_err(|result| gpu.fault(result, "vkCreateBuffer", "while choosing memory types"))?;
     // SAFETY: the buffer is alive, and destroyed once.
     let requirements = unsafe { gpu.raw.get_buffer_memory_requirements(buffer) };
     // SAFETY: as above.

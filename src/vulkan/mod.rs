@@ -11,6 +11,7 @@ mod fault;
 #[cfg(test)]
 mod fault_tests;
 mod handles;
+mod idle;
 mod indirect;
 mod instance;
 mod kernel;
@@ -18,6 +19,7 @@ mod loader;
 mod memory;
 mod messages;
 mod modules;
+mod own_stack;
 mod physical;
 mod pipelines;
 mod queue;
@@ -40,6 +42,7 @@ use crate::memory::{MemoryKind, PageSource};
 use crate::stream::backend::{self, Binding, External, KernelInfo, KernelSource, Launch, Limits, Rejected};
 use ash::vk;
 use device::Gpu;
+use idle::IdleWait;
 use indirect::CountCheck;
 use instance::{Instance, InstanceOptions};
 use kernel::Build;
@@ -47,6 +50,7 @@ use memory::Memory;
 use physical::Probed;
 use pipelines::Pipelines;
 use std::sync::Arc;
+use std::time::Duration;
 use stream::Slots;
 use tracing::Dispatch;
 
@@ -160,6 +164,7 @@ fn plain_instance(get_instance_proc_addr: Option<GetInstanceProcAddr>) -> Result
 /// in which pages, kernels, recordings and the backend go does not matter.
 pub struct Backend {
     slots: Slots,
+    idle: IdleWait,
     counts: CountCheck,
     pipelines: Pipelines,
     memory: Arc<Memory>,
@@ -217,10 +222,15 @@ impl Backend {
                 info.containment
             );
         });
+        let pipelines = Pipelines::create(Arc::clone(&gpu));
+        if let Some(loss) = gpu.loss() {
+            return Err(loss.clone());
+        }
         Ok(Backend {
             slots: Slots::new(),
+            idle: IdleWait::default(),
             counts: CountCheck::default(),
-            pipelines: Pipelines::create(Arc::clone(&gpu)),
+            pipelines,
             memory,
             limits,
             info,
@@ -242,6 +252,21 @@ impl Backend {
     /// Hands the validation messages that wait to the log. Cheap when there are none; to be called without any lock.
     pub fn flush_messages(&self) {
         self.gpu.instance.messages.flush();
+    }
+
+    /// Checks a module and compiles it.
+    fn compile(&self, source: &KernelSource<'_>) -> Result<(Kernel, KernelInfo), Rejected> {
+        messages::begin_operation();
+        let source = KernelSource { trusted: source.trusted || self.trust_modules, ..*source };
+        let spirv::Module { words, info, needs } =
+            spirv::inspect(&source, &modules::limits(&self.gpu, self.limits.max_bindings))
+                .map_err(|rejected| Rejected { fault: rejected.fault, info: rejected.info })?;
+        let built =
+            needs.check(|feature| modules::has(&self.gpu, feature)).and_then(|()| self.build(&source, &words, &info));
+        match built {
+            Ok(kernel) => Ok((kernel, info)),
+            Err(fault) => Err(Rejected { fault, info: Some(info) }),
+        }
     }
 
     fn build(&self, source: &KernelSource<'_>, words: &[u32], info: &KernelInfo) -> Result<Kernel, Fault> {
@@ -330,23 +355,17 @@ impl backend::Backend for Backend {
         &self.limits
     }
 
+    fn loss(&self) -> Option<&Fault> {
+        self.gpu.loss()
+    }
+
     fn slot_create(&self, slot: u32) -> Result<(), Fault> {
         messages::begin_operation();
         self.slots.create(slot, &self.gpu)
     }
 
     fn kernel_create(&self, source: &KernelSource<'_>) -> Result<(Kernel, KernelInfo), Rejected> {
-        messages::begin_operation();
-        let source = KernelSource { trusted: source.trusted || self.trust_modules, ..*source };
-        let spirv::Module { words, info, needs } =
-            spirv::inspect(&source, &modules::limits(&self.gpu, self.limits.max_bindings))
-                .map_err(|rejected| Rejected { fault: rejected.fault, info: rejected.info })?;
-        let built =
-            needs.check(|feature| modules::has(&self.gpu, feature)).and_then(|()| self.build(&source, &words, &info));
-        match built {
-            Ok(kernel) => Ok((kernel, info)),
-            Err(fault) => Err(Rejected { fault, info: Some(info) }),
-        }
+        own_stack::on_own_stack(|| self.compile(source)).map_err(|fault| Rejected { fault, info: None }).flatten()
     }
 
     fn begin(&self, slot: u32) -> Result<Box<Recording>, Fault> {
@@ -413,9 +432,7 @@ impl backend::Backend for Backend {
         // SAFETY: who named the semaphore keeps it alive, and it is a timeline of this device.
         match unsafe { self.gpu.raw.get_semaphore_counter_value(semaphore) } {
             Ok(value) => Ok(value >= external.value),
-            Err(result) => {
-                Err(self.gpu.queue_fault(result, "vkGetSemaphoreCounterValue", "for a semaphore of the caller's"))
-            }
+            Err(result) => Err(self.gpu.fault(result, "vkGetSemaphoreCounterValue", "for a semaphore of the caller's")),
         }
     }
 
@@ -426,5 +443,10 @@ impl backend::Backend for Backend {
     fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault> {
         messages::begin_operation();
         self.slots.get(point.slot)?.wait(point.batch, timeout_ns)
+    }
+
+    fn wait_idle(&self, timeout_ns: u64) -> Result<bool, Fault> {
+        messages::begin_operation();
+        self.idle.wait(&self.gpu, Duration::from_nanos(timeout_ns))
     }
 }

@@ -17,7 +17,11 @@ impl Pipelines {
     pub(super) fn create(gpu: Arc<Gpu>) -> Pipelines {
         let info = vk::PipelineCacheCreateInfo::default();
         // SAFETY: the device is alive.
-        let cache = unsafe { gpu.raw.create_pipeline_cache(&info, None) }.unwrap_or_default();
+        let cache = unsafe { gpu.raw.create_pipeline_cache(&info, None) };
+        if let Err(result) = cache {
+            gpu.is_ok(result, "vkCreatePipelineCache");
+        }
+        let cache = cache.unwrap_or_default();
         Pipelines { cache, gpu }
     }
 

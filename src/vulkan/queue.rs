@@ -25,6 +25,13 @@ impl Queue {
         self.raw
     }
 
+    /// Waits until the queue has nothing to do. Blocks for as long as that takes, and holds every submit up meanwhile.
+    pub(super) fn wait_idle(&self, gpu: &Gpu) -> vk::Result {
+        let _one_at_a_time = self.lock.lock();
+        // SAFETY: the queue is locked and the device alive.
+        unsafe { (gpu.raw.fp_v1_0().queue_wait_idle)(self.raw) }
+    }
+
     /// Submits one command buffer behind the timeline values of `waits`, to signal a value when it is done.
     pub(super) fn submit(
         &self,
@@ -85,6 +92,6 @@ impl Queue {
         if result == vk::Result::SUCCESS {
             return Ok(());
         }
-        Err(gpu.queue_fault(result, function, format_args!("for batch {} of slot {}", batch.batch, batch.slot)))
+        Err(gpu.fault(result, function, format_args!("for batch {} of slot {}", batch.batch, batch.slot)))
     }
 }

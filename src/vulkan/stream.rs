@@ -6,8 +6,6 @@
 use super::Backend;
 use super::descriptors::DescriptorCache;
 use super::device::{Gpu, c_str, terminated};
-use super::fault::fault;
-use super::indirect::Scratch;
 use super::kernel::Kernel;
 use super::memory::Page;
 use crate::code::Code;
@@ -38,7 +36,7 @@ impl Slot {
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut timeline);
         // SAFETY: the device is alive and has timeline semaphores.
         let timeline = unsafe { gpu.raw.create_semaphore(&info, None) }
-            .map_err(|result| fault(result, "vkCreateSemaphore", "for a slot's timeline"))?;
+            .map_err(|result| gpu.fault(result, "vkCreateSemaphore", "for a slot's timeline"))?;
         Ok(Slot { timeline, submitted: AtomicU64::new(0), free: Mutex::new(Vec::new()), gpu: Arc::clone(gpu) })
     }
 
@@ -81,16 +79,16 @@ impl Slot {
         let result =
             unsafe { (gpu.raw.fp_v1_2().get_semaphore_counter_value)(gpu.raw.handle(), self.timeline, &mut value) };
         if result != vk::Result::SUCCESS {
-            return Err(gpu.queue_fault(result, function, "for a slot's timeline"));
+            return Err(gpu.fault(result, function, "for a slot's timeline"));
         }
         let submitted = self.submitted.load(Ordering::Acquire);
         if value > submitted {
-            return Err(Fault {
+            return Err(gpu.lost(Fault {
                 code: Code::DeviceLost,
                 vk_result: 0,
                 vk_function: function,
                 message: format!("a timeline reached {value}, beyond the last submitted {submitted}").into(),
-            });
+            }));
         }
         Ok(value)
     }
@@ -105,7 +103,7 @@ impl Slot {
         match result {
             vk::Result::SUCCESS => Ok(true),
             vk::Result::TIMEOUT => Ok(false),
-            result => Err(gpu.queue_fault(result, "vkWaitSemaphores", format_args!("for batch {batch}"))),
+            result => Err(gpu.fault(result, "vkWaitSemaphores", format_args!("for batch {batch}"))),
         }
     }
 }
@@ -165,7 +163,6 @@ pub struct Recording {
     /// Serial of the kernel whose pipeline is bound.
     bound: u64,
     descriptors: DescriptorCache,
-    scratch: Scratch,
     gpu: Arc<Gpu>,
 }
 
@@ -176,13 +173,12 @@ impl Recording {
             .flags(vk::CommandPoolCreateFlags::TRANSIENT);
         // SAFETY: the device is alive.
         let pool = unsafe { gpu.raw.create_command_pool(&info, None) }
-            .map_err(|result| fault(result, "vkCreateCommandPool", "for a batch"))?;
+            .map_err(|result| gpu.fault(result, "vkCreateCommandPool", "for a batch"))?;
         let mut recording = Recording {
             pool,
             commands: vk::CommandBuffer::null(),
             bound: 0,
             descriptors: DescriptorCache::default(),
-            scratch: Scratch::default(),
             gpu: Arc::clone(gpu),
         };
         let info = vk::CommandBufferAllocateInfo::default()
@@ -193,7 +189,7 @@ impl Recording {
         let result =
             unsafe { (gpu.raw.fp_v1_0().allocate_command_buffers)(gpu.raw.handle(), &info, &mut recording.commands) };
         if result != vk::Result::SUCCESS {
-            return Err(fault(result, "vkAllocateCommandBuffers", "for a batch"));
+            return Err(gpu.fault(result, "vkAllocateCommandBuffers", "for a batch"));
         }
         Ok(recording)
     }
@@ -202,22 +198,28 @@ impl Recording {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         // SAFETY: the command buffer is new or was reset with its pool.
         unsafe { self.gpu.raw.begin_command_buffer(self.commands, &info) }
-            .map_err(|result| fault(result, "vkBeginCommandBuffer", "for a batch"))
+            .map_err(|result| self.gpu.fault(result, "vkBeginCommandBuffer", "for a batch"))
     }
 
     pub(super) fn end(&mut self) -> Result<(), Fault> {
         // SAFETY: the command buffer is being recorded.
         unsafe { self.gpu.raw.end_command_buffer(self.commands) }
-            .map_err(|result| fault(result, "vkEndCommandBuffer", "for a batch"))
+            .map_err(|result| self.gpu.fault(result, "vkEndCommandBuffer", "for a batch"))
     }
 
     /// Forgets what was recorded; false when the driver refuses.
     fn reset(&mut self) -> bool {
         self.bound = 0;
-        self.scratch.recycle();
         self.descriptors.recycle(&self.gpu);
         // SAFETY: the batch is not pending and nobody else uses the pool.
-        unsafe { self.gpu.raw.reset_command_pool(self.pool, vk::CommandPoolResetFlags::empty()) }.is_ok()
+        let result = unsafe {
+            (self.gpu.raw.fp_v1_0().reset_command_pool)(
+                self.gpu.raw.handle(),
+                self.pool,
+                vk::CommandPoolResetFlags::empty(),
+            )
+        };
+        self.gpu.is_ok(result, "vkResetCommandPool")
     }
 
     fn memory_barrier(&self, from: Half, to: Half) {
@@ -281,7 +283,7 @@ impl Recording {
         let labelled = !launch.label.is_empty() && self.begin_label(launch.label);
         let result = match &launch.grid {
             Grid::Groups(groups) => self.launch_direct(launch, *groups),
-            Grid::Indirect(counts) => self.launch_indirect(backend, launch, counts),
+            Grid::Indirect(counts, words) => self.launch_indirect(backend, launch, counts, words),
         };
         if labelled {
             self.end_label();
@@ -305,25 +307,19 @@ impl Recording {
         backend: &Backend,
         launch: &Launch<'_, Backend>,
         counts: &Binding<'_, Page>,
+        words: &Binding<'_, Page>,
     ) -> Result<(), Fault> {
         let check = backend.counts.kernel(&backend.pipelines, backend.limits.max_groups)?;
-        // Taken out for the length of this call, because recording needs the rest of `self`.
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let result = scratch.take(&backend.memory, backend.limits.binding_alignment).and_then(|words| {
-            self.copy(&words, counts);
-            self.memory_barrier(COPY_WRITES, COMPUTE_ACCESS);
-            let (page, offset) = (words.page, words.offset);
-            self.prepare(check, &[words], &[])?;
-            // SAFETY: pipeline, descriptors and push constants are set.
-            unsafe { self.gpu.raw.cmd_dispatch(self.commands, 1, 1, 1) };
-            self.memory_barrier(COMPUTE_ACCESS, INDIRECT_READS);
-            self.prepare(launch.kernel, launch.bindings, launch.push)?;
-            // SAFETY: as above; the counts are three checked words in a buffer made for indirect reads.
-            unsafe { self.gpu.raw.cmd_dispatch_indirect(self.commands, page.buffer(), offset) };
-            Ok(())
-        });
-        self.scratch = scratch;
-        result
+        self.copy(words, counts);
+        self.memory_barrier(COPY_WRITES, COMPUTE_ACCESS);
+        self.prepare(check, &[*words], &[])?;
+        // SAFETY: pipeline, descriptors and push constants are set.
+        unsafe { self.gpu.raw.cmd_dispatch(self.commands, 1, 1, 1) };
+        self.memory_barrier(COMPUTE_ACCESS, INDIRECT_READS);
+        self.prepare(launch.kernel, launch.bindings, launch.push)?;
+        // SAFETY: as above; the counts are three checked words in a buffer made for indirect reads.
+        unsafe { self.gpu.raw.cmd_dispatch_indirect(self.commands, words.page.buffer(), words.offset) };
+        Ok(())
     }
 
     /// Everything a dispatch needs but the dispatch.

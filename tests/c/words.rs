@@ -15,11 +15,22 @@ pub enum Words {
     Store,
     Scatter,
     Split,
+    Guarded,
+    Picked,
     Row,
 }
 
-pub const ALL: [Words; 7] =
-    [Words::Affine, Words::Mix, Words::InPlace, Words::Store, Words::Scatter, Words::Split, Words::Row];
+pub const ALL: [Words; 9] = [
+    Words::Affine,
+    Words::Mix,
+    Words::InPlace,
+    Words::Store,
+    Words::Scatter,
+    Words::Split,
+    Words::Guarded,
+    Words::Picked,
+    Words::Row,
+];
 
 impl Words {
     pub fn code(self) -> &'static [u8] {
@@ -30,14 +41,17 @@ impl Words {
             Words::Store => include_bytes!("../data/oracle/store.spv"),
             Words::Scatter => include_bytes!("../data/oracle/scatter.spv"),
             Words::Split => include_bytes!("../data/oracle/split.spv"),
+            Words::Guarded => include_bytes!("../data/oracle/guarded.spv"),
+            Words::Picked => include_bytes!("../data/oracle/picked.spv"),
             Words::Row => include_bytes!("../data/oracle/row.spv"),
         }
     }
 
-    /// What the module says of each binding.
+    /// What the module says of each binding; of a write it proves which bytes a launch writes.
     pub fn inferred(self) -> &'static [Access] {
         match self {
-            Words::Affine => &[Access::Read, Access::Write],
+            Words::Affine | Words::Guarded => &[Access::Read, Access::Write],
+            Words::Picked => &[Access::Read, Access::MayWrite],
             Words::Mix => &[Access::Read, Access::Read, Access::Write],
             Words::InPlace => &[Access::ReadWrite],
             Words::Store | Words::Scatter | Words::Row => &[Access::Write],
@@ -53,6 +67,12 @@ impl Words {
             other => other.inferred(),
         }
     }
+
+    /// Bytes from the start of a slice of so many that a launch writes for certain, if it writes the binding.
+    pub fn proven(self, size: u64, groups: [u32; 3], push: [u32; 2]) -> u64 {
+        let guard = if self == Words::Guarded { u64::from(push[0]) } else { u64::MAX };
+        (size / 4).min(u64::from(groups[0]) * GROUP).min(guard) * 4
+    }
 }
 
 impl Stores for Words {
@@ -60,11 +80,14 @@ impl Stores for Words {
         &self,
         sizes: &[u64],
         push: &[u8],
+        groups: [u32; 3],
         load: &mut dyn FnMut(usize, u64) -> Option<u8>,
     ) -> Vec<(usize, u64, Option<u8>)> {
         let pushed = |at: usize| u32::from_le_bytes([push[at], push[at + 1], push[at + 2], push[at + 3]]);
         let (k, b) = (pushed(0), pushed(4));
         let length = |binding: usize| sizes[binding] / 4;
+        // Invocation i has the word i, where there are so many.
+        let reached = |binding: usize| length(binding).min(u64::from(groups[0]) * GROUP);
         let mut word = |binding: usize, at: u64| -> Option<u32> {
             let at = at % length(binding) * 4;
             let bytes: Option<Vec<u8>> = (at..at + 4).map(|at| load(binding, at)).collect();
@@ -74,19 +97,34 @@ impl Stores for Words {
         let added = |word: Option<u32>, more: u32| word.map(|word| word.wrapping_add(more));
         let mut stores: Vec<(usize, u64, Option<u32>)> = Vec::new();
         match self {
-            Words::Affine => (0..length(1)).for_each(|i| stores.push((1, i, added(scaled(word(0, i)), b)))),
+            Words::Affine => (0..reached(1)).for_each(|i| stores.push((1, i, added(scaled(word(0, i)), b)))),
+            Words::Guarded => {
+                (0..reached(1).min(u64::from(k))).for_each(|i| stores.push((1, i, added(word(0, i), b))));
+            }
+            Words::Picked => {
+                for i in 0..reached(0) {
+                    match word(0, i) {
+                        Some(at) => stores.push((1, u64::from(at) % length(1), Some(b))),
+                        // It may be any of them.
+                        None => (0..length(1)).for_each(|at| stores.push((1, at, None))),
+                    }
+                }
+            }
             Words::Mix => {
-                for i in 0..length(2) {
+                for i in 0..reached(2) {
                     let sum = scaled(word(0, i)).zip(word(1, i)).map(|(x, y)| x.wrapping_add(y));
                     stores.push((2, i, added(sum, b)));
                 }
             }
-            Words::InPlace => (0..length(0)).for_each(|i| stores.push((0, i, added(scaled(word(0, i)), b)))),
-            Words::Store => (0..length(0)).for_each(|i| stores.push((0, i, Some(b)))),
-            Words::Scatter => (0..length(0)).step_by(k as usize).for_each(|i| stores.push((0, i, Some(b)))),
+            Words::InPlace => (0..reached(0)).for_each(|i| stores.push((0, i, added(scaled(word(0, i)), b)))),
+            Words::Store => (0..reached(0)).for_each(|i| stores.push((0, i, Some(b)))),
+            Words::Scatter => {
+                let strided = (0..length(0)).step_by(k as usize).take((u64::from(groups[0]) * GROUP) as usize);
+                strided.for_each(|i| stores.push((0, i, Some(b))));
+            }
             Words::Split => {
-                (0..length(1)).for_each(|i| stores.push((1, i, scaled(word(0, i)))));
-                (0..length(2)).for_each(|i| stores.push((2, i, added(word(0, i), b))));
+                (0..reached(1)).for_each(|i| stores.push((1, i, scaled(word(0, i)))));
+                (0..reached(2)).for_each(|i| stores.push((2, i, added(word(0, i), b))));
             }
             Words::Row => {
                 let row = (0..4).filter(|i| u64::from(k) + i < length(0));

@@ -4,18 +4,21 @@
 use super::Rng;
 use super::checker::{Checker, Counts, Event, Recorded, Touch};
 use super::model::Stores;
-use super::program::Program;
+use super::program::{Per, Program};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tidegate::code::Code;
+use tidegate::device::Device;
 use tidegate::error::Fault;
-use tidegate::failure::Point;
+use tidegate::failure::{Access, Point};
 use tidegate::memory::{MemoryKind, PageSource};
+use tidegate::stream::Caught;
 use tidegate::stream::backend::{
     Backend, Binding, BindingInfo, External, Grid, KernelInfo, KernelSource, Launch, Limits, Rejected,
 };
+use tidegate::stream::coverage::Coverage;
 
 /// Where a fault can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +31,69 @@ pub enum Call {
     SlotCreate,
     KernelCreate,
     Begin,
+    Barrier,
+    HostBarrier,
     Launch,
+    Copy,
+    Fill,
     End,
+    Recycle,
     Submit,
+    ExternalReached,
     Completed,
     Wait,
+    WaitIdle,
+    PageDestroy,
+    PageAddress,
+    PageDeviceAddress,
+    Budget,
+    /// No call of the backend's, but code of its own all the same.
+    KernelDrop,
+}
+
+impl Call {
+    /// Every call of a backend's while its device is used.
+    pub const ALL: [Call; 23] = [
+        Call::PageCreate,
+        Call::PageDestroy,
+        Call::PageWrite,
+        Call::PageRead,
+        Call::PageAddress,
+        Call::PageInvalidate,
+        Call::PageFlush,
+        Call::PageDeviceAddress,
+        Call::Budget,
+        Call::SlotCreate,
+        Call::KernelCreate,
+        Call::Begin,
+        Call::Barrier,
+        Call::HostBarrier,
+        Call::Launch,
+        Call::Copy,
+        Call::Fill,
+        Call::End,
+        Call::Recycle,
+        Call::Submit,
+        Call::ExternalReached,
+        Call::Completed,
+        Call::Wait,
+    ];
+
+    /// Whether it can answer that it failed.
+    pub fn can_fail(self) -> bool {
+        !matches!(
+            self,
+            Call::PageDestroy
+                | Call::PageDeviceAddress
+                | Call::Budget
+                | Call::Barrier
+                | Call::HostBarrier
+                | Call::Copy
+                | Call::Fill
+                | Call::Recycle
+                | Call::KernelDrop
+        )
+    }
 }
 
 /// When submitted work runs.
@@ -94,9 +155,23 @@ struct Place {
 }
 
 enum Command {
-    Launch { kernel: u64, program: Arc<Program>, places: Vec<Place>, push: Vec<u8>, counts: Option<Place> },
-    Copy { to: Place, from: Place },
-    Fill { to: Place, pattern: u32 },
+    Launch {
+        kernel: u64,
+        program: Arc<Program>,
+        places: Vec<Place>,
+        push: Vec<u8>,
+        groups: [u32; 3],
+        counts: Option<Place>,
+        scratch: Option<Place>,
+    },
+    Copy {
+        to: Place,
+        from: Place,
+    },
+    Fill {
+        to: Place,
+        pattern: u32,
+    },
 }
 
 enum Item {
@@ -120,6 +195,8 @@ struct Injection {
     /// None: the call panics.
     fault: Option<Fault>,
     forever: bool,
+    /// The call does what it says, and fails all the same.
+    executed: bool,
 }
 
 /// What tells a command from others that are on their way at the same time.
@@ -158,12 +235,16 @@ struct State {
     /// Those that the caller destroyed.
     gone: HashSet<u64>,
     injections: Vec<Injection>,
+    /// The call that just failed is to do what it says.
+    executed: bool,
     calls: HashMap<&'static str, u64>,
     log: Vec<Event>,
     checker: Checker,
     /// Breaches of the contract of a backend that no pair of accesses shows.
     breaches: Vec<String>,
     open: HashMap<u64, u32>,
+    /// Recordings that a queue has, and that were not taken back.
+    submitted: HashSet<u64>,
     news: Vec<News>,
     /// Pages the host wrote, and where it last did.
     staged: HashSet<u64>,
@@ -176,11 +257,15 @@ struct State {
     patience: u64,
 }
 
+/// A device over it.
+pub type HostDevice = Device<Caught<HostBackend>>;
+
 /// The device.
 pub struct HostBackend {
     limits: Limits,
     tells_budget: bool,
     state: Arc<Mutex<State>>,
+    loss: OnceLock<Fault>,
     at_wait: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -200,7 +285,9 @@ pub struct HostKernel {
 
 impl Drop for HostKernel {
     fn drop(&mut self) {
-        self.state.lock().log.push(Event::KernelDropped { kernel: self.serial });
+        let mut state = self.state.lock();
+        state.log.push(Event::KernelDropped { kernel: self.serial });
+        drop(state.fault(Call::KernelDrop));
     }
 }
 
@@ -210,7 +297,21 @@ pub struct HostRecording {
     slot: u32,
     ended: bool,
     submitted: bool,
+    signal: Option<Point>,
     items: Vec<Item>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for HostRecording {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        state.open.remove(&self.serial);
+        let runs = |item: &Queued| matches!(item, Queued::Signal(point) if point.slot == self.slot);
+        // What is over was taken back before.
+        if self.submitted && state.submitted.remove(&self.serial) && state.queues.iter().flatten().any(runs) {
+            state.breach(format!("recording {} is dropped while it runs", self.serial));
+        }
+    }
 }
 
 impl State {
@@ -225,6 +326,7 @@ impl State {
                 return true;
             }
             hit = Some(injection.fault.clone());
+            self.executed = injection.executed;
             self.fired += 1;
             injection.forever
         });
@@ -368,19 +470,21 @@ impl State {
 
     fn execute(&mut self, command: &Command) {
         match command {
-            Command::Launch { program, places, push, counts, .. } => {
+            Command::Launch { program, places, push, groups, counts, .. } => {
+                let mut groups = *groups;
                 if let Some(counts) = counts {
                     for axis in 0..3 {
                         let word: Vec<u8> = (0..4).map(|i| self.load(counts, axis * 4 + i).unwrap_or(0)).collect();
-                        let groups = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                        if groups == 0 || groups > self.max_groups[axis as usize] {
+                        let count = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                        if count == 0 || count > self.max_groups[axis as usize] {
                             return;
                         }
+                        groups[axis as usize] = count;
                     }
                 }
                 let sizes: Vec<u64> = places.iter().map(|p| p.size).collect();
-                let stores =
-                    program.run(&sizes, push, &mut |b, offset| Some(self.load(&places[b], offset).unwrap_or(0)));
+                let stores = program
+                    .run(&sizes, push, groups, &mut |b, offset| Some(self.load(&places[b], offset).unwrap_or(0)));
                 for (b, offset, value) in stores {
                     self.store(&places[b], offset, value.unwrap_or(0));
                 }
@@ -420,7 +524,7 @@ fn recorded(item: &Item) -> Recorded {
         Item::Command(command, name) => (command, name.clone()),
     };
     match command {
-        Command::Launch { kernel, program, places, counts, .. } => {
+        Command::Launch { kernel, program, places, counts, scratch, .. } => {
             let sizes: Vec<u64> = places.iter().map(|p| p.size).collect();
             let mut touches: Vec<Touch> = program
                 .touches(&sizes)
@@ -431,6 +535,7 @@ fn recorded(item: &Item) -> Recorded {
                 })
                 .collect();
             touches.extend(counts.iter().map(|place| touch(place, false)));
+            touches.extend(scratch.iter().map(|place| touch(place, true)));
             // Bound is not touched, but the page must be there.
             let bound =
                 |place: &Place| Touch { page: place.page, start: place.offset, end: place.offset, write: false };
@@ -441,6 +546,16 @@ fn recorded(item: &Item) -> Recorded {
             Recorded::Command { name, kernel: None, touches: vec![touch(from, false), touch(to, true)] }
         }
         Command::Fill { to, .. } => Recorded::Command { name, kernel: None, touches: vec![touch(to, true)] },
+    }
+}
+
+impl Command {
+    fn uses(&self, page: u64) -> bool {
+        match self {
+            Command::Launch { places, counts, .. } => places.iter().chain(counts).any(|place| place.page == page),
+            Command::Copy { to, from } => to.page == page || from.page == page,
+            Command::Fill { to, .. } => to.page == page,
+        }
     }
 }
 
@@ -459,11 +574,13 @@ impl HostBackend {
             externals: HashMap::new(),
             gone: HashSet::new(),
             injections: Vec::new(),
+            executed: false,
             calls: HashMap::new(),
             log: Vec::new(),
             checker: Checker::default(),
             breaches: Vec::new(),
             open: HashMap::new(),
+            submitted: HashSet::new(),
             news: Vec::new(),
             staged: HashSet::new(),
             last_staged: None,
@@ -473,17 +590,36 @@ impl HostBackend {
             max_groups: limits.max_groups,
             patience,
         };
-        HostBackend { limits, tells_budget, state: Arc::new(Mutex::new(state)), at_wait: Mutex::new(None) }
+        HostBackend {
+            limits,
+            tells_budget,
+            state: Arc::new(Mutex::new(state)),
+            loss: OnceLock::new(),
+            at_wait: Mutex::new(None),
+        }
     }
 
     /// The `nth` call from now on, counted from 1, fails; with `forever` all later ones too.
     pub fn inject(&self, call: Call, nth: u64, fault: Fault, forever: bool) {
-        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: Some(fault), forever });
+        let injection = Injection { call, left: nth.max(1), fault: Some(fault), forever, executed: false };
+        self.state.lock().injections.push(injection);
+    }
+
+    /// The `nth` submission from now on is taken, and answered with a failure all the same.
+    pub fn inject_executed(&self, nth: u64, fault: Fault) {
+        let (call, fault) = (Call::Submit, Some(fault));
+        let injection = Injection { call, left: nth.max(1), fault, forever: false, executed: true };
+        self.state.lock().injections.push(injection);
     }
 
     /// The `nth` call from now on panics.
     pub fn inject_panic(&self, call: Call, nth: u64) {
-        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: None, forever: false });
+        self.inject_panics(call, nth, false);
+    }
+
+    /// The `nth` call from now on panics; with `forever` all later ones too.
+    pub fn inject_panics(&self, call: Call, nth: u64, forever: bool) {
+        self.state.lock().injections.push(Injection { call, left: nth.max(1), fault: None, forever, executed: false });
     }
 
     /// No more injected faults.
@@ -589,11 +725,23 @@ impl HostBackend {
     fn enter(&self, name: &'static str, call: Call) -> Result<(), Fault> {
         let mut state = self.state.lock();
         *state.calls.entry(name).or_default() += 1;
-        state.fault(call)
+        state.fault(call).inspect_err(|fault| {
+            if fault.code == Code::DeviceLost {
+                let _ = self.loss.set(fault.clone());
+            }
+        })
     }
 
     fn record(&self, recording: &mut HostRecording, item: Item) {
+        let call = match &item {
+            Item::Barrier => Some(Call::Barrier),
+            Item::HostBarrier => Some(Call::HostBarrier),
+            Item::Command(Command::Launch { .. }, _) => None,
+            Item::Command(Command::Copy { .. }, _) => Some(Call::Copy),
+            Item::Command(Command::Fill { .. }, _) => Some(Call::Fill),
+        };
         let mut state = self.state.lock();
+        call.into_iter().for_each(|call| drop(state.fault(call)));
         if recording.ended {
             state.breach("a command after the end of its recording".to_string());
         }
@@ -635,6 +783,15 @@ impl PageSource for HostBackend {
 
     fn page_destroy(&self, page: HostPage) {
         let mut state = self.state.lock();
+        drop(state.fault(Call::PageDestroy));
+        if state
+            .queues
+            .iter()
+            .flatten()
+            .any(|item| matches!(item, Queued::Command(command) if command.uses(page.serial)))
+        {
+            state.breach(format!("page {} is destroyed under work that uses it", page.serial));
+        }
         state.bytes.remove(&page.serial);
         state.seen.remove(&page.serial);
         state.log.push(Event::PageDestroyed { page: page.serial });
@@ -672,20 +829,17 @@ impl PageSource for HostBackend {
     }
 
     fn page_address(&self, page: &HostPage, offset: u64, size: u64) -> Result<*mut u8, Fault> {
-        let mut state = self.state.lock();
-        if page.kind == MemoryKind::Device || offset + size > page.size {
-            state.breach(format!("the host asked where {offset}+{size} of a page of kind {:?} lies", page.kind));
-        }
-        let seen = state.seen.entry(page.serial).or_insert_with(|| vec![0xA5; page.size as usize]);
-        Ok(seen.as_mut_ptr().wrapping_add(offset as usize))
+        self.enter("page_address", Call::PageAddress)?;
+        self.address(page, offset, size)
     }
 
     fn page_device_address(&self, page: &HostPage) -> u64 {
+        drop(self.state.lock().fault(Call::PageDeviceAddress));
         page.serial << 32
     }
 
     fn page_invalidate(&self, page: &HostPage, offset: u64, size: u64) -> Result<(), Fault> {
-        self.page_address(page, offset, size)?;
+        self.address(page, offset, size)?;
         self.enter("page_invalidate", Call::PageInvalidate)?;
         let mut state = self.state.lock();
         let (start, end) = (offset as usize, (offset + size) as usize);
@@ -698,7 +852,7 @@ impl PageSource for HostBackend {
     }
 
     fn page_flush(&self, page: &HostPage, offset: u64, size: u64) -> Result<(), Fault> {
-        self.page_address(page, offset, size)?;
+        self.address(page, offset, size)?;
         self.enter("page_flush", Call::PageFlush)?;
         let mut state = self.state.lock();
         let (start, end) = (offset as usize, (offset + size) as usize);
@@ -711,9 +865,21 @@ impl PageSource for HostBackend {
     }
 
     fn budget(&self, kind: MemoryKind) -> Option<u64> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        drop(state.fault(Call::Budget));
         let reserved: u64 = state.bytes.values().filter(|b| b.0 == kind).map(|b| b.1.len() as u64).sum();
         self.tells_budget.then(|| self.limits.heap_size[kind as usize] - reserved)
+    }
+}
+
+impl HostBackend {
+    fn address(&self, page: &HostPage, offset: u64, size: u64) -> Result<*mut u8, Fault> {
+        let mut state = self.state.lock();
+        if page.kind == MemoryKind::Device || offset + size > page.size {
+            state.breach(format!("the host asked where {offset}+{size} of a page of kind {:?} lies", page.kind));
+        }
+        let seen = state.seen.entry(page.serial).or_insert_with(|| vec![0xA5; page.size as usize]);
+        Ok(seen.as_mut_ptr().wrapping_add(offset as usize))
     }
 }
 
@@ -723,6 +889,10 @@ impl Backend for HostBackend {
 
     fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    fn loss(&self) -> Option<&Fault> {
+        self.loss.get()
     }
 
     fn slot_create(&self, slot: u32) -> Result<(), Fault> {
@@ -738,12 +908,17 @@ impl Backend for HostBackend {
         let refused = self.enter("kernel_create", Call::KernelCreate);
         let invalid = |why: String| Rejected::from(Fault::new(Code::InvalidShader, why));
         let program = Program::parse(source.code).map_err(invalid)?;
+        let coverage = match program.per {
+            None => Coverage::whole(),
+            Some(Per { bytes, guarded }) => Coverage::elements(program.group[0], bytes, guarded.then_some(0))
+                .ok_or_else(|| invalid("groups of nothing".into()))?,
+        };
         let binding = |(i, &access): (usize, &_)| BindingInfo {
             set: 0,
             binding: i as u32,
             element: 0,
-            access,
-            coverage: None,
+            access: if access == Access::Write { Access::MayWrite } else { access },
+            coverage: (access == Access::Write).then(|| Arc::new(coverage.clone())),
             name: format!("b{i}").into(),
         };
         let info = KernelInfo {
@@ -776,7 +951,15 @@ impl Backend for HostBackend {
         }
         let serial = state.next_serial();
         state.open.insert(serial, slot);
-        Ok(HostRecording { serial, slot, ended: false, submitted: false, items: Vec::new() })
+        Ok(HostRecording {
+            serial,
+            slot,
+            ended: false,
+            submitted: false,
+            signal: None,
+            items: Vec::new(),
+            state: self.state.clone(),
+        })
     }
 
     fn barrier(&self, recording: &mut HostRecording) {
@@ -802,19 +985,24 @@ impl Backend for HostBackend {
         if places.len() != program.bindings.len() || launch.push.len() != program.push as usize {
             state.breach(format!("{name}: {} bindings, {} bytes pushed", places.len(), launch.push.len()));
         }
-        let counts = match &launch.grid {
-            Grid::Groups(groups) => {
+        let mut groups = [0; 3];
+        let (counts, scratch) = match &launch.grid {
+            Grid::Groups(given) => {
+                groups = *given;
                 if (0..3).any(|i| groups[i] == 0 || groups[i] > self.limits.max_groups[i]) {
                     state.breach(format!("{name}: {groups:?} groups"));
                 }
-                None
+                (None, None)
             }
-            Grid::Indirect(counts) => {
-                let place = state.place(counts, name);
+            Grid::Indirect(counts, scratch) => {
+                let (place, scratch) = (state.place(counts, name), state.place(scratch, name));
                 if place.size != 12 || !place.offset.is_multiple_of(4) {
                     state.breach(format!("{name}: counts at {}+{}", place.offset, place.size));
                 }
-                Some(place)
+                if scratch.size != 12 || scratch.offset % self.limits.binding_alignment != 0 {
+                    state.breach(format!("{name}: counts are checked at {}+{}", scratch.offset, scratch.size));
+                }
+                (Some(place), Some(scratch))
             }
         };
         drop(state);
@@ -822,7 +1010,7 @@ impl Backend for HostBackend {
         let push = launch.push.to_vec();
         self.record(
             recording,
-            Item::Command(Command::Launch { kernel, program, places, push, counts }, name.to_string()),
+            Item::Command(Command::Launch { kernel, program, places, push, groups, counts, scratch }, name.to_string()),
         );
         Ok(())
     }
@@ -857,8 +1045,14 @@ impl Backend for HostBackend {
 
     fn recycle(&self, slot: u32, recording: HostRecording) {
         let mut state = self.state.lock();
+        state.submitted.remove(&recording.serial);
+        drop(state.fault(Call::Recycle));
         if slot != recording.slot || state.open.remove(&recording.serial).is_none() {
             state.breach(format!("recording {} taken back twice, or by another slot", recording.serial));
+        }
+        let runs = |item: &Queued| matches!(item, Queued::Signal(point) if Some(*point) == recording.signal);
+        if state.queues.iter().flatten().any(runs) {
+            state.breach(format!("recording {} taken back while it runs", recording.serial));
         }
         state.log.push(Event::Recycled { recording: recording.serial });
     }
@@ -881,14 +1075,21 @@ impl Backend for HostBackend {
         if queue >= state.queues.len() || !recording.ended || recording.submitted || signal.slot != recording.slot {
             state.breach(format!("recording {} cannot be submitted to queue {queue}", recording.serial));
         }
-        if let Err(fault) = refused {
-            state.refused(recording.serial, &fault, false);
-            state.log.push(Event::Refused { queue, recording: recording.serial });
-            return Err(fault);
+        let executed = std::mem::take(&mut state.executed);
+        if let Err(fault) = &refused {
+            state.refused(recording.serial, fault, false);
+            if !executed {
+                state.log.push(Event::Refused { queue, recording: recording.serial });
+                return refused;
+            }
         }
         let serial = recording.serial;
-        state.news.retain(|news| !matches!(news, News::Refused { recording, .. } if *recording == serial));
+        if refused.is_ok() {
+            state.news.retain(|news| !matches!(news, News::Refused { recording, .. } if *recording == serial));
+        }
         recording.submitted = true;
+        state.submitted.insert(serial);
+        recording.signal = Some(signal);
         let items = std::mem::take(&mut recording.items);
         state.log.push(Event::Submitted {
             queue,
@@ -909,10 +1110,11 @@ impl Backend for HostBackend {
         }
         target.push_back(Queued::Signal(signal));
         state.run_some();
-        Ok(())
+        refused
     }
 
     fn external_reached(&self, external: External) -> Result<bool, Fault> {
+        self.enter("external_reached", Call::ExternalReached)?;
         let mut state = self.state.lock();
         if state.gone.contains(&external.semaphore) {
             state.breach(format!("semaphore {} is asked for after it was destroyed", external.semaphore));
@@ -924,7 +1126,10 @@ impl Backend for HostBackend {
         self.enter("completed", Call::Completed)?;
         let mut state = self.state.lock();
         state.polls += 1;
-        assert!(state.polls < state.patience.saturating_mul(300), "the driver asks and asks, and nothing happens");
+        if state.polls >= state.patience.saturating_mul(300) {
+            state.breach("the driver asks and asks, and nothing happens".to_string());
+            return Err(Fault::new(Code::Internal, "asked too often"));
+        }
         state.run_some();
         state.retire();
         let batch = state.reached.get(&slot).copied().unwrap_or(0);
@@ -949,7 +1154,10 @@ impl Backend for HostBackend {
             }
             if !state.step() {
                 state.stuck += 1;
-                assert!(state.held || state.stuck < state.patience, "{point:?} is never reached");
+                if !state.held && state.stuck >= state.patience {
+                    state.breach(format!("{point:?} is never reached"));
+                    return Err(Fault::new(Code::Internal, format!("{point:?} is never reached")));
+                }
                 drop(state);
                 std::thread::sleep(Duration::from_nanos(timeout_ns.min(500_000)));
                 return Ok(false);
@@ -958,5 +1166,21 @@ impl Backend for HostBackend {
         state.stuck = 0;
         state.log.push(Event::Completed { point });
         Ok(true)
+    }
+
+    fn wait_idle(&self, timeout_ns: u64) -> Result<bool, Fault> {
+        self.enter("wait_idle", Call::WaitIdle)?;
+        let mut state = self.state.lock();
+        while state.step() {}
+        let idle = state.queues.iter().all(VecDeque::is_empty);
+        if idle {
+            let reached: Vec<Point> = state.reached.iter().map(|(&slot, &batch)| Point { slot, batch }).collect();
+            state.log.extend(reached.into_iter().filter(|at| at.batch > 0).map(|point| Event::Completed { point }));
+        }
+        drop(state);
+        if !idle {
+            std::thread::sleep(Duration::from_nanos(timeout_ns.min(500_000)));
+        }
+        Ok(idle)
     }
 }

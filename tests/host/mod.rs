@@ -8,6 +8,7 @@ pub mod checker;
 pub mod model;
 pub mod program;
 pub mod rig;
+pub mod scenario;
 
 /// Random numbers that are the same on every machine, from a seed that a failing test can print.
 #[derive(Clone, Debug)]

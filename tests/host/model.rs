@@ -110,6 +110,7 @@ pub trait Stores {
         &self,
         sizes: &[u64],
         push: &[u8],
+        groups: [u32; 3],
         load: &mut dyn FnMut(usize, u64) -> Option<u8>,
     ) -> Vec<(usize, u64, Option<u8>)>;
 }
@@ -119,6 +120,8 @@ pub struct Run<'a> {
     pub program: &'a dyn Stores,
     pub bindings: Vec<Span>,
     pub push: Vec<u8>,
+    /// The groups of a direct launch.
+    pub groups: [u32; 3],
     /// Where an indirect launch finds its counts, and the most it may find.
     pub counts: Option<(Span, [u32; 3])>,
 }
@@ -298,18 +301,22 @@ impl Model {
 
     /// The work ran: stores its bytes, releases what it wrote in full.
     pub fn launch(&mut self, uses: &[Use], run: &Run<'_>) -> usize {
-        let counts: Option<Option<bool>> = run.counts.map(|(span, most)| {
+        let counts: Option<Option<[u32; 3]>> = run.counts.map(|(span, _)| {
             let bytes: Option<Vec<u8>> = self.values(span).into_iter().collect();
-            bytes.map(|bytes| {
-                bytes.chunks(4).zip(most).all(|(word, most)| {
-                    let groups = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                    groups > 0 && groups <= most
-                })
-            })
+            let word = |bytes: &[u8], i: usize| {
+                u32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]])
+            };
+            bytes.map(|bytes| [word(&bytes, 0), word(&bytes, 1), word(&bytes, 2)])
         });
-        if counts != Some(Some(false)) {
+        let groups = match (counts, run.counts) {
+            (Some(None), Some((_, most))) => most,
+            (Some(Some(groups)), _) => groups,
+            _ => run.groups,
+        };
+        let most = run.counts.map_or([u32::MAX; 3], |(_, most)| most);
+        if groups.iter().zip(most).all(|(groups, most)| (1..=most).contains(groups)) {
             let sizes: Vec<u64> = run.bindings.iter().map(|span| span.len()).collect();
-            let stores = run.program.run(&sizes, &run.push, &mut |binding, offset| {
+            let stores = run.program.run(&sizes, &run.push, groups, &mut |binding, offset| {
                 let span = run.bindings[binding];
                 self.buffers[span.buffer].bytes[(span.start + offset) as usize].value
             });

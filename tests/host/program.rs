@@ -12,10 +12,20 @@ pub struct Program {
     pub group: [u32; 3],
     /// Bytes of push constants; each operation adds the first of them.
     pub push: u32,
-    /// What the module does with each binding.
+    /// What the module does with each binding. It proves of a `Write` which bytes a launch writes.
     pub bindings: Vec<Access>,
+    /// How much of its window an operation reaches; none: all of it.
+    pub per: Option<Per>,
     /// All loads of all operations come before all stores.
     pub operations: Vec<Operation>,
+}
+
+/// Each invocation of the first dimension has an element of so many bytes, and elements that do not fit are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Per {
+    pub bytes: u32,
+    /// Only elements below the number in the first four bytes of push constants.
+    pub guarded: bool,
 }
 
 /// `out[lo + i] = add + push[0] + sum of terms`, for every `i` in the window with `i % step == start`.
@@ -69,7 +79,7 @@ fn access_word(access: Access) -> &'static str {
 
 impl Program {
     pub fn new(bindings: &[Access]) -> Program {
-        Program { group: [1; 3], push: 0, bindings: bindings.to_vec(), operations: Vec::new() }
+        Program { group: [1; 3], push: 0, bindings: bindings.to_vec(), per: None, operations: Vec::new() }
     }
 
     /// Every byte of `out` becomes `add` plus the terms, each with the binding and its factor.
@@ -83,6 +93,9 @@ impl Program {
     pub fn encode(&self) -> Vec<u8> {
         let mut text = format!("{MAGIC}\ngroup {} {} {}\n", self.group[0], self.group[1], self.group[2]);
         let _ = writeln!(text, "push {}", self.push);
+        if let Some(Per { bytes, guarded }) = self.per {
+            let _ = writeln!(text, "per {bytes} {}", u8::from(guarded));
+        }
         for &access in &self.bindings {
             let _ = writeln!(text, "bind {}", access_word(access));
         }
@@ -128,6 +141,9 @@ impl Program {
             match (verb, numbers.as_slice()) {
                 ("group", &[x, y, z]) => program.group = [x as u32, y as u32, z as u32],
                 ("push", &[bytes]) => program.push = bytes as u32,
+                ("per", &[bytes, guarded]) if bytes > 0 => {
+                    program.per = Some(Per { bytes: bytes as u32, guarded: guarded != 0 });
+                }
                 ("op", [out, lo, len, step, start, add, rest @ ..]) if *step > 0 && rest.len() % 4 == 0 => {
                     let binding = |index: u64| match (index as usize) < program.bindings.len() {
                         true => Ok(index as usize),
@@ -157,7 +173,16 @@ impl Program {
         }
     }
 
-    /// The bytes a run touches: binding, first byte, length, and whether they are stored.
+    /// Bytes that a run reaches of a slice of so many.
+    pub fn reach(&self, size: u64, push: &[u8], groups: [u32; 3]) -> u64 {
+        let Some(Per { bytes, guarded }) = self.per else { return size };
+        let pushed = push.first_chunk().map_or(0, |four| u64::from(u32::from_le_bytes(*four)));
+        let most = if guarded { pushed } else { u64::MAX };
+        let invocations = u64::from(groups[0]) * u64::from(self.group[0]);
+        invocations.min(most).min(size / u64::from(bytes)) * u64::from(bytes)
+    }
+
+    /// The bytes a run touches at the most: binding, first byte, length, and whether they are stored.
     pub fn touches(&self, sizes: &[u64]) -> Vec<(usize, u64, u64, bool)> {
         let mut touches = Vec::new();
         for o in &self.operations {
@@ -180,12 +205,14 @@ impl Stores for Program {
         &self,
         sizes: &[u64],
         push: &[u8],
+        groups: [u32; 3],
         load: &mut dyn FnMut(usize, u64) -> Option<u8>,
     ) -> Vec<(usize, u64, Option<u8>)> {
         let mut stores = Vec::new();
         let pushed = push.first().copied().unwrap_or(0);
         for o in &self.operations {
             let (lo, len) = o.window.within(sizes[o.out]);
+            let len = len.min(self.reach(len, push, groups));
             let mut i = o.start;
             while i < len {
                 let mut value = Some(o.add.wrapping_add(pushed));

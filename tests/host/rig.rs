@@ -1,6 +1,6 @@
 //! A device with the few calls a test of one fact needs, in one line each.
 
-use super::backend::{HostBackend, Options, Pace};
+use super::backend::{HostBackend, HostDevice, Options, Pace};
 use super::program::Program;
 use tidegate::code::Code;
 use tidegate::device::{
@@ -12,7 +12,7 @@ use tidegate::failure::Access;
 use tidegate::memory::MemoryKind;
 
 pub struct Rig {
-    pub device: Device<HostBackend>,
+    pub device: HostDevice,
 }
 
 /// The whole of a buffer.

@@ -346,7 +346,8 @@ fn a_page_is_not_given_back_under_work_that_a_refused_write_hides() {
     rig.device.wait(FOREVER).expect("a wait");
     rig.device.buffer_copy(1, whole(buffer), whole(source)).expect("a copy");
     rig.device.buffer_fill(2, whole(buffer), 1, 1).expect("a fill");
-    rig.backend().inject(Call::Submit, 1, fault(Code::Driver, "refused"), false);
+    rig.backend().inject(Call::Submit, 1, fault(Code::OutOfHostMemory, "refused"), false);
+    rig.backend().inject(Call::Submit, 1, fault(Code::OutOfHostMemory, "refused again"), false);
     rig.device.stream_flush(2).expect_err("a refusal");
     rig.device.buffer_destroy(buffer).expect("a destroy");
     rig.device.trim().expect("a trim");

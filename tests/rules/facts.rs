@@ -1,7 +1,7 @@
 //! The rules, one fact a test, on the scheduling that the module is named after.
 
 use crate::host::backend::{Call, Options, Pace, fault};
-use crate::host::program::{Operation, Program, Term, Window};
+use crate::host::program::{Operation, Per, Program, Term, Window};
 use crate::host::rig::{
     Rig, add, error, failed, increment, kernel_desc, launch_desc, misused, nine, part, scheduling_of, silent, skipped,
     triple, whole, with,
@@ -9,8 +9,8 @@ use crate::host::rig::{
 use std::sync::{Arc, Mutex, OnceLock};
 use tidegate::code::Code;
 use tidegate::device::{
-    BufferDesc, BufferMemory, Claim, DeviceClaim, FOREVER, Handle, LaunchDesc, LaunchGrid, Scheduling, ScopeDesc,
-    Settings, Slice, SliceUse, WHOLE,
+    Basis, BufferDesc, BufferMemory, Claim, DeviceClaim, FOREVER, Handle, LaunchDesc, LaunchGrid, Scheduling,
+    ScopeDesc, Settings, Slice, SliceUse, WHOLE,
 };
 use tidegate::error::{Error, MAX_ROOTS};
 use tidegate::failure::{Access, StepKind};
@@ -32,6 +32,11 @@ fn rig() -> Rig {
 /// Nothing runs before it is waited for.
 fn lazy() -> Rig {
     Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings())
+}
+
+/// The names of what was in flight at a loss.
+fn suspects(rig: &Rig) -> Vec<String> {
+    rig.device.report_device().suspects.iter().map(|suspect| suspect.name.to_string()).collect()
 }
 
 fn driver_fault() -> tidegate::error::Fault {
@@ -851,16 +856,147 @@ fn r9_only_a_write_of_every_byte_releases() {
     assert_eq!(rig.unreadable(part(buffer, 0, 16)), [root]);
 }
 
+/// Each of 8 invocations of a group writes one word of the first binding; if it is guarded, only words below the number
+/// that is pushed.
+fn words(guarded: bool) -> Program {
+    Program { group: [8, 1, 1], push: 4, per: Some(Per { bytes: 4, guarded }), ..nine() }
+}
+
+fn launch_words(rig: &Rig, kernel: Handle, slice: Slice, groups: [u32; 3], count: u32) -> tidegate::error::Result {
+    let bindings = [silent(slice)];
+    let desc = launch_desc(0, kernel, &bindings, &[]);
+    rig.device.launch(&LaunchDesc { grid: LaunchGrid::Groups(groups), push: &count.to_le_bytes(), ..desc })
+}
+
 #[test]
-fn r9_a_write_that_is_only_inferred_may_not_reach_the_last_bytes_of_a_ragged_slice() {
+fn r9_a_launch_releases_exactly_the_bytes_that_its_grid_and_push_constants_prove() {
     let rig = rig();
-    let kernel = rig.kernel(&nine());
+    let kernel = rig.kernel(&words(true));
+    let info = rig.device.kernel_info(kernel).expect("an info");
+    assert_eq!((info.info.bindings[0].access, info.bases[0]), (Access::Write, Basis::Proven));
+    let buffer = rig.named(80, "out");
+    // Of a slice of 16 words: groups, words that are pushed, words that are written.
+    for (groups, pushed, written) in
+        [(2, 16, 16), (2, 5, 5), (2, 15, 15), (2, 400, 16), (1, 16, 8), (1, 3, 3), (3, 16, 16), (2, 0, 0), (0, 16, 0)]
+    {
+        rig.write(whole(buffer), &[1; 80]).expect("a write");
+        let root = rig.taint(whole(buffer));
+        launch_words(&rig, kernel, part(buffer, 8, 64), [groups, 1, 1], pushed).expect("a launch over claimed bytes");
+        let bytes = 4 * written;
+        let told = format!("{groups} groups, {pushed} words");
+        if bytes > 0 {
+            let words = vec![9_u8.wrapping_add(pushed as u8); bytes as usize];
+            assert_eq!(rig.read(part(buffer, 8, bytes)).expect("a read"), words, "{told}");
+        }
+        let mut claims = [Claim { offset: 0, size: 0, failure: 0, failures: 0, more: false }; 4];
+        assert_eq!(rig.device.claims(whole(buffer), &mut claims).expect("claims"), if bytes > 0 { 2 } else { 1 });
+        if bytes > 0 {
+            assert_eq!(claims[0], Claim { offset: 0, size: 8, failure: root, failures: 1, more: false }, "{told}");
+            let (offset, size) = (8 + bytes, 72 - bytes);
+            assert_eq!(claims[1], Claim { offset, size, failure: root, failures: 1, more: false }, "{told}");
+        }
+        let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
+        let unproven = report.failures[0].path.iter().any(|step| step.kind == StepKind::UnprovenWrite);
+        assert_eq!(unproven, written < 16 && groups > 0, "{told}");
+    }
+    rig.assert_ordered();
+}
+
+#[test]
+fn r9_what_a_launch_does_not_prove_of_a_slice_is_claimed_when_it_fails_or_skips() {
+    let rig = rig();
+    let kernel = rig.kernel(&words(false));
+    let buffer = rig.filled(64, 1);
+    let (code, roots) = failed(launch_words(&rig, kernel, whole(buffer), [u32::MAX, 1, 1], 0));
+    assert_eq!((code, rig.unreadable(whole(buffer))), (Code::LimitExceeded, roots));
+    rig.write(whole(buffer), &[1; 64]).expect("a write");
+    // A late failure of one group: the slice is its own, not only what it was proven to write.
+    rig.device.wait(FOREVER).expect("a wait");
+    launch_words(&rig, kernel, whole(buffer), [1, 1, 1], 0).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    let (_, roots) = failed(rig.device.stream_flush(0));
+    assert_eq!(rig.unreadable(part(buffer, 32, 32)), roots);
+    assert_eq!(rig.unreadable(part(buffer, 0, 32)), roots);
+    launch_words(&rig, kernel, whole(buffer), [1, 1, 1], 0).expect("a launch");
+    assert_eq!(rig.unreadable(part(buffer, 32, 32)), roots);
+    assert_eq!(rig.read(part(buffer, 0, 32)).expect("a read"), [9; 32]);
+}
+
+#[test]
+fn r9_fresh_bytes_that_a_launch_is_not_proven_to_write_stay_never_written() {
+    let rig = Rig::new(Options::new(1, 1), Settings { track_uninitialized: true, ..settings() });
+    let kernel = rig.kernel(&words(false));
+    let buffer = rig.buffer(64);
+    let root = rig.device.first_failure(&[whole(buffer)]).expect("an id");
+    launch_words(&rig, kernel, whole(buffer), [1, 1, 1], 0).expect("a launch");
+    assert_eq!(rig.read(part(buffer, 0, 32)).expect("a read"), [9; 32]);
+    assert_eq!(rig.unreadable(part(buffer, 32, 1)), [root]);
+    launch_words(&rig, kernel, part(buffer, 32, 32), [1, 1, 1], 0).expect("a launch");
+    assert_eq!(rig.read(whole(buffer)).expect("a read"), [9; 64]);
+}
+
+#[test]
+fn r9_a_proof_does_not_reach_the_last_bytes_of_a_slice_that_is_no_whole_number_of_elements() {
+    let rig = rig();
+    let kernel = rig.kernel(&words(false));
     let buffer = rig.filled(64, 1);
     let root = rig.taint(whole(buffer));
-    rig.launch(kernel, &[part(buffer, 0, 7)]).expect("a launch");
+    launch_words(&rig, kernel, part(buffer, 0, 7), [1, 1, 1], 0).expect("a launch");
+    assert_eq!(rig.read(part(buffer, 0, 4)).expect("a read"), [9; 4]);
     assert_eq!(rig.unreadable(part(buffer, 4, 3)), [root]);
-    rig.launch_on(0, kernel, &[writing(part(buffer, 0, 7))], &[]).expect("the caller's word");
-    assert_eq!(rig.read(part(buffer, 0, 7)).expect("a read"), [9; 7]);
+    let desc = launch_desc(0, kernel, &[], &[]);
+    let bindings = [writing(part(buffer, 0, 7))];
+    rig.device.launch(&LaunchDesc { bindings: &bindings, push: &[0; 4], ..desc }).expect("the caller's word");
+    assert_eq!(rig.unreadable(part(buffer, 0, 7)), [0; 0]);
+}
+
+#[test]
+fn r9_many_bindings_and_extra_uses_keep_their_own_proofs() {
+    let rig = rig();
+    let mut program = Program { group: [8, 1, 1], per: Some(Per { bytes: 4, guarded: false }), ..Program::new(&[]) };
+    let outputs: Vec<Handle> = (0..6).map(|_| rig.filled(64, 1)).collect();
+    for out in 0..outputs.len() {
+        program.bindings.push(if out == 3 { Access::MayWrite } else { Access::Write });
+        program = program.map(out, out as u8, &[]);
+    }
+    let kernel = rig.kernel(&program);
+    let row = rig.filled(64, 1);
+    let root = rig.device.taint(&outputs.iter().map(|out| whole(*out)).collect::<Vec<_>>(), &error("all of it"));
+    let (root, other) = (root.expect("an id"), rig.taint(whole(row)));
+    let bindings: Vec<SliceUse> = outputs.iter().map(|out| silent(whole(*out))).collect();
+    rig.launch_on(0, kernel, &bindings, &[writing(part(row, 0, 8))]).expect("a launch");
+    for (at, out) in outputs.iter().enumerate() {
+        assert_eq!(rig.unreadable(part(*out, 32, 32)), [root]);
+        match at {
+            3 => assert_eq!(rig.unreadable(whole(*out)), [root]),
+            _ => assert_eq!(rig.read(part(*out, 0, 32)).expect("a read"), [at as u8; 32]),
+        }
+    }
+    assert_eq!(rig.unreadable(part(row, 8, 1)), [other]);
+    assert_eq!(rig.read(part(row, 0, 8)).expect("a read"), [1; 8]);
+}
+
+#[test]
+fn r9_a_kernel_tells_on_what_its_accesses_rest() {
+    let rig = rig();
+    let program = Program::new(&[Access::Read, Access::Write, Access::MayWrite, Access::Write, Access::ReadWrite]);
+    let accesses = [None, None, None, Some(Access::Write)];
+    let (kernel, answer) = rig.try_kernel(&program.encode(), &accesses, "kernel");
+    answer.expect("a kernel");
+    let info = rig.device.kernel_info(kernel).expect("an info");
+    let told: Vec<(Access, Basis)> =
+        info.info.bindings.iter().zip(&info.bases).map(|(binding, basis)| (binding.access, *basis)).collect();
+    use Basis::{Declared, Inferred, Proven};
+    assert_eq!(
+        told,
+        [
+            (Access::Read, Inferred),
+            (Access::Write, Proven),
+            (Access::MayWrite, Inferred),
+            (Access::Write, Declared),
+            (Access::ReadWrite, Inferred)
+        ]
+    );
 }
 
 #[test]
@@ -1722,7 +1858,7 @@ fn r14_copies_and_reads_in_flight_are_suspects_too() {
     rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
     let (read, answer) = rig.device.read_begin(0, whole(a));
     answer.expect("a read that began");
-    let suspects = rig.device.report_device().suspects;
+    let suspects = suspects(&rig);
     assert_eq!(suspects, ["tg_buffer_copy", "kernel", "tg_buffer_copy", "tg_read_begin"]);
     rig.device.read_release(read).expect("a release");
 }
@@ -1741,7 +1877,7 @@ fn r14_what_was_over_before_the_loss_is_no_suspect_and_keeps_its_tokens() {
     rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "gone"), true);
     failed(rig.device.buffer_fill(3, whole(b), 1, 1).and_then(|()| rig.device.stream_flush(3)));
     rig.device.check_written(&[whole(token)], FOREVER).expect("it was written");
-    assert_eq!(rig.device.report_device().suspects, ["tg_buffer_fill", "tg_buffer_fill"]);
+    assert_eq!(suspects(&rig), ["tg_buffer_fill", "tg_buffer_fill"]);
 }
 
 // R15
@@ -1764,6 +1900,61 @@ fn r15_the_sixteen_newest_steps_are_kept_and_a_gap_says_how_many_are_missing() {
 }
 
 #[test]
+fn r15_a_step_that_returns_after_others_is_counted_on() {
+    let rig = rig();
+    let kernel = rig.kernel(&triple());
+    let bad = rig.named(64, "bad");
+    rig.taint(whole(bad));
+    let outputs: Vec<Handle> = (0..20).map(|at| rig.named(64, &format!("output {at}"))).collect();
+    for _ in 0..3 {
+        for out in &outputs {
+            skipped(rig.launch(kernel, &[whole(bad), whole(*out)]));
+        }
+    }
+    let report = rig.device.report_slices(&[whole(outputs[19])]).expect("a report");
+    let path = &report.failures[0].path;
+    assert_eq!((path.len(), path[0].count, path[0].at_least), (1, 3, false));
+    assert_eq!(report.failures[0].skips, 60);
+}
+
+#[test]
+fn r15_steps_and_suspects_have_the_label_and_the_number_of_the_work() {
+    let rig = lazy();
+    let kernel = rig.kernel(&triple());
+    let [bad, good, out, late] = ["bad", "good", "out", "late"].map(|name| rig.named(64, name));
+    rig.taint(whole(bad));
+    rig.write(whole(good), &[1; 64]).expect("a write");
+    let launch = |from, to, label, tag| {
+        let bindings = [silent(whole(from)), silent(whole(to))];
+        rig.device.launch(&LaunchDesc { label, tag, ..launch_desc(0, kernel, &bindings, &[]) })
+    };
+    skipped(launch(bad, out, "frame 6", 6));
+    skipped(launch(bad, out, "frame 7", 7));
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    let step = &report.failures[0].path[0];
+    assert_eq!((&*step.kernel, &*step.label, step.tag, step.count), ("kernel", "frame 7", 7, 2));
+    assert!(report.text().contains("\"frame 7\", tag 7 (2 times)"), "{}", report.text());
+    // What is found bad later knows its work as well, and so do suspects.
+    launch(good, late, "frame 8", 8).expect("a launch");
+    launch(late, out, "frame 9", 9).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, driver_fault(), false);
+    rig.device.stream_flush(0).expect_err("refused");
+    let report = rig.device.report_slices(&[whole(out)]).expect("a report");
+    let found = report.failures.iter().flat_map(|failure| &failure.path);
+    let found: Vec<_> = found.filter(|step| step.kind == StepKind::RanOnBadInput).collect();
+    assert!(found.iter().all(|step| (&*step.label, step.tag) == ("frame 9", 9)), "{found:?}");
+    rig.write(whole(good), &[1; 64]).expect("a write");
+    launch(good, late, "frame 10", 10).expect("a launch");
+    launch(good, out, "", 0).expect("a launch");
+    rig.backend().inject(Call::Submit, 1, fault(Code::DeviceLost, "lost"), true);
+    rig.device.stream_flush(0).expect_err("lost");
+    let report = rig.device.report_device();
+    let suspects: Vec<_> = report.suspects.iter().map(|s| (&*s.name, &*s.label, s.tag)).collect();
+    assert_eq!(suspects, [("tg_buffer_write", "", 0), ("kernel", "frame 10", 10), ("kernel", "", 0)]);
+    assert!(report.text().contains("in flight at the loss: \"kernel\", \"frame 10\", tag 10"), "{}", report.text());
+}
+
+#[test]
 fn r15_names_are_cut_at_128_bytes_and_messages_at_1_kib() {
     let rig = rig();
     let (label, message) = ("é".repeat(300), "ü".repeat(3000));
@@ -1772,7 +1963,7 @@ fn r15_names_are_cut_at_128_bytes_and_messages_at_1_kib() {
     rig.device.taint(&[whole(buffer)], &desc).expect("a taint");
     let report = rig.device.report_slices(&[whole(buffer)]).expect("a report");
     let failure = &report.failures[0];
-    assert_eq!(failure.claims[0].label, "é".repeat(64));
+    assert_eq!(*failure.claims[0].label, "é".repeat(64));
     assert_eq!(failure.label, "é".repeat(64));
     assert_eq!(failure.message, "ü".repeat(512));
 }

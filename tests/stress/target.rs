@@ -4,7 +4,7 @@
 use crate::c::words::{GROUP, Words};
 use crate::c::{self, Answer, DeviceOptions, Refused, shim};
 use crate::host::Rng;
-use crate::host::backend::{Call, HostBackend, Options, Pace, fault};
+use crate::host::backend::{Call, HostBackend, HostDevice, Options, Pace, fault};
 use crate::host::model::Stores;
 use crate::host::program::{Operation, Program, Window};
 use crate::host::rig::{error, kernel_desc};
@@ -298,7 +298,7 @@ impl Target for Lavapipe {
 
 /// The host backend. What conflicts is proven to be ordered, too.
 pub struct Host {
-    device: Device<HostBackend>,
+    device: HostDevice,
 }
 
 fn told<T>(answer: tidegate::error::Result<T>) -> Answer<T> {

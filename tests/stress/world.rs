@@ -569,8 +569,9 @@ impl<'a, T: Target> Worker<'a, T> {
             Went::Ran => {
                 let sizes: Vec<u64> = uses.iter().map(|u| u.span.len()).collect();
                 let push: Vec<u8> = push.iter().flat_map(|word| word.to_le_bytes()).collect();
-                let stores = program
-                    .run(&sizes, &push, &mut |binding, offset| locked.bytes(uses[binding].span)[offset as usize].value);
+                let stores = program.run(&sizes, &push, [words.div_ceil(16), 1, 1], &mut |binding, offset| {
+                    locked.bytes(uses[binding].span)[offset as usize].value
+                });
                 for (binding, offset, value) in stores {
                     locked.bytes_mut(uses[binding].span)[offset as usize].value = value;
                 }

@@ -49,11 +49,18 @@ impl Touch {
         }
     }
 
+    /// What is loaded does not matter: it was stored before by the same invocation.
+    pub(super) fn forget_loads(&mut self) {
+        self.load = false;
+        self.may_load = false;
+    }
+
     pub(super) fn access(self) -> Access {
         match (self.load || self.may_load, self.store || self.may_store) {
             (false, false) => Access::None,
             (true, false) => Access::Read,
-            (false, true) => Access::Write,
+            // Which bytes are stored is not seen here.
+            (false, true) => Access::MayWrite,
             (true, true) => Access::ReadWrite,
         }
     }

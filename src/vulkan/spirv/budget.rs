@@ -9,10 +9,12 @@
 //! published engines, and are measured to keep Mesa's software driver and SPIRV-Tools within seconds. A caller who
 //! vouches for a module is held to the first three only: what it does to the driver is then the caller's affair.
 
+use super::constants::fold;
 use super::parse::HEADER_WORDS;
 use crate::code::Code;
 use crate::error::Fault;
-use rspirv::spirv::Op;
+use rspirv::spirv::{Decoration, Op, StorageClass};
+use std::collections::HashMap;
 
 /// Bytes of a module.
 pub(super) const MOST_BYTES: usize = 16 << 20;
@@ -21,8 +23,8 @@ pub(super) const MOST_INSTRUCTIONS: u64 = 1 << 18;
 /// Steps of looking at what the kernel does: see [`super::index::Index::spend`].
 pub(super) const MOST_STEPS: u64 = 1 << 26;
 
-/// Entry points: the validator walks the calls of each.
-const MOST_ENTRIES: u64 = 1024;
+/// Entry points times functions: the validator walks the calls of each entry point.
+const MOST_ENTRIES: u64 = 1 << 20;
 /// Types inside types, in each other.
 const MOST_DEPTH: u64 = 255;
 /// Members of all types, where each type is written out wherever it is named; those of an array's element count once.
@@ -38,6 +40,9 @@ const MOST_GROUPED: u64 = 1 << 20;
 const MOST_INLINED: u64 = 1 << 17;
 /// The same, summed over all functions: drivers do so for each.
 const MOST_INLINED_IN_ALL: u64 = 1 << 22;
+/// Loads, stores and atomic operations of a function on memory that it shares with others, counted like that: drivers
+/// look at each pair of them.
+const MOST_ACCESSES: u64 = 1 << 13;
 /// Elements of the variables in a function, after each call is replaced by the function it calls.
 const MOST_LOCALS: u64 = 1 << 20;
 /// Blocks of a function times half of what is in it, as each use of a value and each construct is looked up along the
@@ -45,14 +50,12 @@ const MOST_LOCALS: u64 = 1 << 20;
 const MOST_CONTROL_FLOW: u64 = 1 << 27;
 const NESTING: u64 = 8;
 
-/// What an array counts for whose length depends on specialization.
+/// What an array counts for whose length cannot be evaluated, where a value is of it. A variable of it is refused later.
 const UNKNOWN_LENGTH: u64 = 1 << 16;
 
-/// Who may hand in a module that is beyond a limit of the driver's.
-const TRUSTED: &str = "a caller who vouches for the module can have it unchecked";
-
-fn exceeded(what: &str, count: u64, most: u64) -> Fault {
-    Fault::new(Code::LimitExceeded, format!("the module {what}: {count}; {most} are the most, {TRUSTED}"))
+fn exceeded(subject: &str, count: u64, what: &str, most: u64) -> Fault {
+    let message = format!("{subject} {count} {what}; {most} are the most for a kernel that is not trusted");
+    Fault::new(Code::LimitExceeded, message)
 }
 
 fn no_memory() -> Fault {
@@ -98,6 +101,8 @@ pub(super) fn check_memory(words: &[u32], instructions: u64) -> Result<(), Fault
 #[derive(Clone, Copy)]
 enum Id {
     Unknown,
+    /// Not defined yet, but with this number for specialization.
+    Specialized(u32),
     /// By its place in the list of types.
     Type(u32),
     /// A constant of one number.
@@ -116,13 +121,15 @@ enum Id {
 /// A type, with counts that stop at the largest number.
 #[derive(Clone, Copy)]
 struct Type {
-    /// Scalars and vectors of a value of it.
+    /// Scalars and vectors of a value of it; where it is a variable, an array of unknown length counts once.
     values: u64,
+    elements: u64,
     /// Types in it, itself included, where that of an array's element counts once.
     members: u64,
     depth: u64,
-    /// What a pointer points to; itself otherwise.
+    /// What a pointer points to, and whether others can see it.
     pointee: u32,
+    shared: bool,
 }
 
 /// A function and, once its calls are resolved, what it comes to with them.
@@ -130,6 +137,7 @@ struct Type {
 struct Function {
     calls: (u32, u32),
     instructions: u64,
+    accesses: u64,
     blocks: u64,
     /// Constructs that the blocks are in, summed over them.
     nesting: u64,
@@ -162,6 +170,7 @@ struct Block {
 
 struct Measure<'a> {
     words: &'a [u32],
+    given: HashMap<u32, u32>,
     ids: Vec<Id>,
     types: Vec<Type>,
     functions: Vec<Function>,
@@ -176,14 +185,18 @@ struct Measure<'a> {
     grouped: u64,
 }
 
-/// Counts what the module, whose header and lengths were checked, costs whoever reads it.
-pub(super) fn check(words: &[u32]) -> Result<(), Fault> {
+/// Counts what the module, whose header and lengths were checked, costs whoever reads it with these constants.
+pub(super) fn check(words: &[u32], constants: &[(u32, u32)]) -> Result<(), Fault> {
     let bound = words.get(3).copied().unwrap_or(0) as usize;
     let mut ids = Vec::new();
     ids.try_reserve_exact(bound).map_err(|_| no_memory())?;
     ids.resize(bound, Id::Unknown);
+    let mut given = HashMap::new();
+    given.try_reserve(constants.len()).map_err(|_| no_memory())?;
+    given.extend(constants.iter().copied());
     let mut measure = Measure {
         words,
+        given,
         ids,
         types: Vec::new(),
         functions: Vec::new(),
@@ -221,13 +234,17 @@ macro_rules! ops {
 ops! {
     UNDEF = Undef, ENTRY_POINT = EntryPoint, TYPE_VOID = TypeVoid, TYPE_MATRIX = TypeMatrix, TYPE_ARRAY = TypeArray,
     TYPE_RUNTIME_ARRAY = TypeRuntimeArray, TYPE_STRUCT = TypeStruct, TYPE_POINTER = TypePointer,
-    TYPE_PIPE = TypePipe, CONSTANT_TRUE = ConstantTrue, CONSTANT = Constant, CONSTANT_COMPOSITE = ConstantComposite,
+    TYPE_PIPE = TypePipe, SPEC_CONSTANT_TRUE = SpecConstantTrue, SPEC_CONSTANT_FALSE = SpecConstantFalse,
+    SPEC_CONSTANT = SpecConstant, CONSTANT_FALSE = ConstantFalse, CONSTANT_TRUE = ConstantTrue, CONSTANT = Constant, CONSTANT_COMPOSITE = ConstantComposite,
     CONSTANT_NULL = ConstantNull, SPEC_CONSTANT_COMPOSITE = SpecConstantComposite, SPEC_CONSTANT_OP = SpecConstantOp, FUNCTION = Function,
     FUNCTION_PARAMETER = FunctionParameter, FUNCTION_END = FunctionEnd, FUNCTION_CALL = FunctionCall,
-    VARIABLE = Variable, STORE = Store, COPY_MEMORY = CopyMemory, DECORATE = Decorate, GROUP_DECORATE = GroupDecorate,
+    VARIABLE = Variable, LOAD = Load, STORE = Store, COPY_MEMORY = CopyMemory, ATOMIC_LOAD = AtomicLoad, ATOMIC_STORE = AtomicStore,
+    ATOMIC_XOR = AtomicXor, DECORATE = Decorate, GROUP_DECORATE = GroupDecorate,
     GROUP_MEMBER_DECORATE = GroupMemberDecorate, LOOP_MERGE = LoopMerge, SELECTION_MERGE = SelectionMerge,
     LABEL = Label, BRANCH = Branch, BRANCH_CONDITIONAL = BranchConditional, SWITCH = Switch,
 }
+
+const SPEC_ID: u32 = Decoration::SpecId as u32;
 
 impl Measure<'_> {
     fn id(&self, id: u32) -> Id {
@@ -241,7 +258,7 @@ impl Measure<'_> {
     }
 
     fn ty(&self, id: u32) -> Type {
-        let simple = Type { values: 1, members: 1, depth: 0, pointee: u32::MAX };
+        let simple = Type { values: 1, elements: 1, members: 1, depth: 0, pointee: u32::MAX, shared: false };
         match self.id(id) {
             Id::Type(ty) => self.types.get(ty as usize).copied().unwrap_or(simple),
             _ => simple,
@@ -295,16 +312,27 @@ impl Measure<'_> {
             at = next;
         }
         self.end_function()?;
+        let entries = self.entries.saturating_mul(self.functions.len() as u64);
         let grouped = self.grouped.saturating_mul(self.decorations);
-        for (what, count, most) in [
-            ("has many entry points", self.entries, MOST_ENTRIES),
-            ("has types of many members, each written out wherever it is named", self.members, MOST_MEMBERS),
-            ("has variables of many members", self.variables, MOST_VARIABLES),
-            ("has many constants, each written out wherever it is named", self.constants, MOST_CONSTANTS),
-            ("has large groups of decorations", grouped, MOST_GROUPED),
+        for (subject, count, what, most) in [
+            ("the module has", entries, "pairs of an entry point and a function", MOST_ENTRIES),
+            (
+                "the module's types have",
+                self.members,
+                "members, where each is written out wherever it is named",
+                MOST_MEMBERS,
+            ),
+            ("the module's variables have", self.variables, "members", MOST_VARIABLES),
+            (
+                "the module's constants have",
+                self.constants,
+                "parts, where each is written out wherever it is named",
+                MOST_CONSTANTS,
+            ),
+            ("the module's groups of decorations come to", grouped, "decorations", MOST_GROUPED),
         ] {
             if count > most {
-                return Err(exceeded(what, count, most));
+                return Err(exceeded(subject, count, what, most));
             }
         }
         Ok(())
@@ -313,7 +341,12 @@ impl Measure<'_> {
     fn read_outside(&mut self, op: u32, operands: &[u32]) -> Result<(), Fault> {
         match (op, operands) {
             (ENTRY_POINT, _) => self.entries += 1,
-            (DECORATE, _) => self.decorations += 1,
+            (DECORATE, _) => {
+                self.decorations += 1;
+                if let &[id, SPEC_ID, number] = operands {
+                    self.set(id, Id::Specialized(number));
+                }
+            }
             (GROUP_DECORATE | GROUP_MEMBER_DECORATE, _) => self.grouped += operands.len() as u64,
             (TYPE_VOID..=TYPE_PIPE, &[id, ref of @ ..]) => self.read_type(op, id, of)?,
             (VARIABLE, &[ty, id, ..]) => {
@@ -324,6 +357,19 @@ impl Measure<'_> {
             }
             (CONSTANT, &[_, id, value]) => {
                 self.set(id, Id::Scalar(value));
+                self.constants += 1;
+            }
+            (SPEC_CONSTANT, &[_, id, value]) => {
+                self.set(id, Id::Scalar(self.given(id).unwrap_or(value)));
+                self.constants += 1;
+            }
+            (CONSTANT_TRUE | CONSTANT_FALSE | SPEC_CONSTANT_TRUE | SPEC_CONSTANT_FALSE, &[_, id]) => {
+                let value = u32::from(matches!(op, CONSTANT_TRUE | SPEC_CONSTANT_TRUE));
+                self.set(id, Id::Scalar(self.given(id).map_or(value, |given| u32::from(given != 0))));
+                self.constants += 1;
+            }
+            (SPEC_CONSTANT_OP, &[_, id, operation, ref of @ ..]) if self.fold(operation, of).is_some() => {
+                self.set(id, self.fold(operation, of).map_or(Id::Unknown, Id::Scalar));
                 self.constants += 1;
             }
             (CONSTANT_COMPOSITE | SPEC_CONSTANT_COMPOSITE, &[ty, id, ref parts @ ..]) => {
@@ -343,6 +389,24 @@ impl Measure<'_> {
         Ok(())
     }
 
+    /// The value that the caller gives a constant.
+    fn given(&self, id: u32) -> Option<u32> {
+        match self.id(id) {
+            Id::Specialized(number) => self.given.get(&number).copied(),
+            _ => None,
+        }
+    }
+
+    /// A constant operation on numbers.
+    fn fold(&self, operation: u32, of: &[u32]) -> Option<u32> {
+        let mut numbers = [0; 3];
+        for (number, &id) in numbers.get_mut(..of.len())?.iter_mut().zip(of) {
+            let Id::Scalar(value) = self.id(id) else { return None };
+            *number = value;
+        }
+        fold(operation, numbers.get(..of.len())?)
+    }
+
     fn add_constant(&mut self, ty: u32, id: u32, size: u64) {
         self.constants = self.constants.saturating_add(size);
         let size = u32::try_from(size).unwrap_or(u32::MAX);
@@ -350,16 +414,20 @@ impl Measure<'_> {
     }
 
     fn read_type(&mut self, op: u32, id: u32, of: &[u32]) -> Result<(), Fault> {
-        let mut made = Type { values: 1, members: 1, depth: 0, pointee: u32::MAX };
+        let mut made = Type { values: 1, elements: 1, members: 1, depth: 0, pointee: u32::MAX, shared: false };
         match (op, of) {
-            (TYPE_MATRIX, &[_, columns, ..]) => made.values = u64::from(columns),
+            (TYPE_MATRIX, &[_, columns, ..]) => {
+                made.values = u64::from(columns);
+                made.elements = made.values;
+            }
             (TYPE_ARRAY | TYPE_RUNTIME_ARRAY, &[part, ref length @ ..]) => {
                 let length = match length.first().map(|&length| self.id(length)) {
-                    Some(Id::Scalar(length)) => u64::from(length),
-                    _ => UNKNOWN_LENGTH,
+                    Some(Id::Scalar(length)) => Some(u64::from(length)),
+                    _ => None,
                 };
                 let part = self.ty(part);
-                made.values = part.values.saturating_mul(length);
+                made.values = part.values.saturating_mul(length.unwrap_or(UNKNOWN_LENGTH));
+                made.elements = part.elements.saturating_mul(length.unwrap_or(1));
                 made.members = part.members.saturating_add(1);
                 made.depth = part.depth + 1;
             }
@@ -367,15 +435,21 @@ impl Measure<'_> {
                 for &part in parts {
                     let part = self.ty(part);
                     made.values = made.values.saturating_add(part.values);
+                    made.elements = made.elements.saturating_add(part.elements);
                     made.members = made.members.saturating_add(part.members);
                     made.depth = made.depth.max(part.depth + 1);
                 }
             }
-            (TYPE_POINTER, &[_, to, ..]) => made.pointee = self.place_of_type(to),
+            (TYPE_POINTER, &[class, to, ..]) => {
+                made.pointee = self.place_of_type(to);
+                made.shared = ![StorageClass::Function, StorageClass::Private, StorageClass::Input]
+                    .iter()
+                    .any(|&own| own as u32 == class);
+            }
             _ => {}
         }
         if made.depth > MOST_DEPTH {
-            return Err(exceeded("has types inside types", made.depth, MOST_DEPTH));
+            return Err(exceeded("a type of the module has", made.depth, "types around another", MOST_DEPTH));
         }
         self.members = self.members.saturating_add(made.members);
         self.set(id, Id::Type(self.types.len() as u32));
@@ -384,7 +458,7 @@ impl Measure<'_> {
 
     fn read_in_function(&mut self, op: u32, operands: &[u32], at: usize) -> Result<(), Fault> {
         let calls = self.calls.len() as u32;
-        let mut weight = 1;
+        let (mut weight, mut shared) = (1u64, false);
         match (op, operands) {
             (LABEL, &[id, ..]) => {
                 self.set(id, Id::Block(self.blocks.len() as u32));
@@ -401,23 +475,29 @@ impl Measure<'_> {
                 weight = operands.len() as u64;
             }
             (VARIABLE, &[ty, id, ..]) => {
-                let pointee = self.types.get(self.ty(ty).pointee as usize).map_or(1, |pointee| pointee.values);
+                let pointee = self.types.get(self.ty(ty).pointee as usize).map_or(1, |pointee| pointee.elements);
                 self.set(id, Id::Value(self.place_of_type(ty)));
                 if let Some(function) = self.functions.last_mut() {
                     function.locals = function.locals.saturating_add(pointee);
                 }
             }
-            (STORE, &[_, object, ..]) => weight = self.type_of(object).map_or(1, |ty| ty.values),
-            (COPY_MEMORY, &[to, ..]) => {
-                let pointee = self.type_of(to).and_then(|to| self.types.get(to.pointee as usize));
+            (STORE | ATOMIC_STORE | COPY_MEMORY, &[to, ..]) => {
+                let to = self.type_of(to);
+                let pointee = to.and_then(|to| self.types.get(to.pointee as usize));
                 weight = pointee.map_or(1, |pointee| pointee.values);
+                shared = to.is_some_and(|to| to.shared);
             }
             // Whatever else makes a value has its type and its id first.
             (_, &[ty, id, ..]) if matches!(self.id(ty), Id::Type(_)) => {
                 let place = self.place_of_type(ty);
                 weight = self.types.get(place as usize).map_or(1, |ty| ty.values);
-                if matches!(self.id(id), Id::Unknown) {
+                if matches!(self.id(id), Id::Unknown | Id::Specialized(_)) {
                     self.set(id, Id::Value(place));
+                }
+                if matches!(op, LOAD | ATOMIC_LOAD..=ATOMIC_XOR)
+                    && let Some(&from) = operands.get(2)
+                {
+                    shared = self.type_of(from).is_some_and(|from| from.shared);
                 }
                 if op == FUNCTION_CALL
                     && let Some(&callee) = operands.get(2)
@@ -434,6 +514,9 @@ impl Measure<'_> {
             && let Some(function) = self.functions.last_mut()
         {
             function.instructions = function.instructions.saturating_add(weight.max(1));
+            if shared {
+                function.accesses = function.accesses.saturating_add(weight.max(1));
+            }
         }
         Ok(())
     }
@@ -552,8 +635,8 @@ impl Measure<'_> {
             }
         }
         if all > MOST_INLINED_IN_ALL {
-            let what = "has many instructions after calls are replaced by what they call, in all functions together";
-            return Err(exceeded(what, all, MOST_INLINED_IN_ALL));
+            let what = "instructions together, with those of what they call for each call";
+            return Err(exceeded("the module's functions have", all, what, MOST_INLINED_IN_ALL));
         }
         Ok(())
     }
@@ -573,6 +656,7 @@ impl Measure<'_> {
             let callee = self.functions[callee as usize];
             let nesting = self.calls[call as usize].nesting;
             sum.instructions = sum.instructions.saturating_add(callee.instructions);
+            sum.accesses = sum.accesses.saturating_add(callee.accesses);
             sum.locals = sum.locals.saturating_add(callee.locals);
             sum.nesting =
                 sum.nesting.saturating_add(callee.nesting).saturating_add(nesting.saturating_mul(callee.blocks));
@@ -583,21 +667,14 @@ impl Measure<'_> {
         self.functions[number as usize] = sum;
         let control_flow =
             (sum.blocks / 2).saturating_mul(sum.instructions.saturating_add(sum.nesting.saturating_mul(NESTING)));
-        for (what, count, most) in [
-            (
-                "has a function of many instructions after calls are replaced by what they call",
-                sum.instructions,
-                MOST_INLINED,
-            ),
-            ("has a function of many variables after calls are replaced by what they call", sum.locals, MOST_LOCALS),
-            (
-                "has a function whose blocks, and what they are nested in, multiply to much work",
-                control_flow,
-                MOST_CONTROL_FLOW,
-            ),
+        for (count, what, most) in [
+            (sum.instructions, "instructions, with those of what it calls for each call", MOST_INLINED),
+            (sum.accesses, "accesses to memory, with those of what it calls for each call", MOST_ACCESSES),
+            (sum.locals, "elements of variables, with those of what it calls for each call", MOST_LOCALS),
+            (control_flow, "steps of control flow, which grow with its blocks, nesting and calls", MOST_CONTROL_FLOW),
         ] {
             if count > most {
-                return Err(exceeded(what, count, most));
+                return Err(exceeded("a function of the module has", count, what, most));
             }
         }
         Ok(sum.instructions)

@@ -360,6 +360,16 @@ fn map(values: &[Value], operation: &dyn Fn(&[u64]) -> Option<u64>) -> Option<Va
     }
 }
 
+/// Evaluates one operation on integers of 32 bits and truth values, as [`Constants`] does.
+pub(super) fn fold(operation: u32, operands: &[u32]) -> Option<u32> {
+    let int = Shape::Int { width: 32, signed: false };
+    let mut wide = [0; 3];
+    for (to, &from) in wide.get_mut(..operands.len())?.iter_mut().zip(operands) {
+        *to = u64::from(from);
+    }
+    Some(scalar_operation(Op::from_u32(operation)?, int, int, wide.get(..operands.len())?)? as u32)
+}
+
 /// Evaluates one operation; nothing where SPIR-V leaves the result undefined, and for floats.
 fn scalar_operation(operation: Op, from: Shape, to: Shape, operands: &[u64]) -> Option<u64> {
     if operation == Op::Select {

@@ -8,24 +8,29 @@
 //! 2. *What it asks for.* Capabilities outside the table of [`Feature`]s are [`Unsupported`](Code::Unsupported), and so
 //!    is what hides which memory is touched (addresses, arrays of buffers), unless the kernel's launches declare their
 //!    uses. This precedes the validator, to which they are merely invalid.
-//! 3. *The validator*, where the build has one and the caller does not vouch for the module. Nothing after it has to
+//! 3. *What it costs* those who read it (`budget`): the validator and drivers recurse, and some of their work doubles
+//!    with every line of a module. Whoever vouches for a module is held only to what our own parser takes.
+//! 4. *The validator*, where the build has one and the caller does not vouch for the module. Nothing after it has to
 //!    expect a malformed module, but all of it does: without a validator it is all there is.
-//! 4. *The entry point*, which decides what else of the module matters.
-//! 5. *The layout.* What the validator does not see, as it knows no pipeline layout: variables without a place in one,
+//! 5. *The entry point*, which decides what else of the module matters.
+//! 6. *The layout.* What the validator does not see, as it knows no pipeline layout: variables without a place in one,
 //!    or with a place outside it, or of a kind that no binding of ours is, and built-ins of another type than their
 //!    own. Drivers look these up unchecked.
-//! 6. *Limits* that depend on the device and on specialization: group size, shared and private memory, push constants.
+//! 7. *Limits* that depend on the device and on specialization: group size, shared and private memory, push constants.
 //!
 //! What a kernel does once it runs is not seen here: an index past the end of shared memory or of an array of buffers,
-//! a wrong address or an endless loop passes every check, as Vulkan's robust access is for bound buffers only.
+//! a wrong address or an endless loop passes every check, as Vulkan's robust access is for bound buffers only. Only an
+//! index into shared or private memory that is constant, whatever specialization says, is held against the length.
 //!
 //! A module that fails may still say what its bindings are, as the outputs of a broken kernel are claimed by that (R8).
-//! One that the validator refused is a poor witness, though: there a binding is `Read` only where the module promises
+//! One that was refused before its layout was looked at is a poor witness, though, and no more than its bindings is
+//! looked for: there a binding is `Read` only where the module promises
 //! it by decoration, and `ReadWrite` otherwise. Better too much than one stale byte.
 
 mod access;
 mod budget;
 mod constants;
+mod coverage;
 mod index;
 mod needs;
 mod parse;
@@ -123,7 +128,9 @@ pub fn inspect(source: &KernelSource<'_>, limits: &ModuleLimits) -> Result<Modul
     let verdict = if source.trusted {
         Ok(())
     } else {
-        contained(|| budget::check(&words)).and_then(|within| within).and_then(|()| validate::validate(&words, limits))
+        contained(|| budget::check(&words, source.constants))
+            .and_then(|within| within)
+            .and_then(|()| validate::validate(&words, limits))
     };
     // What cannot be parsed is better explained by the validator.
     let parsed = parsed.map_err(|fault| verdict.clone().err().unwrap_or(fault))?;
@@ -134,6 +141,7 @@ pub fn inspect(source: &KernelSource<'_>, limits: &ModuleLimits) -> Result<Modul
     {
         for (binding, read_only) in info.bindings.iter_mut().zip(&reflection.promised_read) {
             binding.access = if *read_only { Access::Read } else { Access::ReadWrite };
+            binding.coverage = None;
         }
     }
     let fault = reflection.unsupported.or(verdict.err()).or(reflection.fault);

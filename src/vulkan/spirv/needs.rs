@@ -4,9 +4,10 @@
 //! looked up here, and one that is not in the table is refused.
 
 use super::index::Index;
-use super::parse::id_at;
+use super::parse::{id_at, string_at};
 use crate::code::Code;
 use crate::error::Fault;
+use crate::failure::{MAX_NAME, cut};
 use rspirv::dr::Operand;
 use rspirv::spirv::{AddressingModel, Capability, ExecutionMode, Op, StorageClass};
 use std::collections::HashSet;
@@ -181,6 +182,71 @@ const REACH: &[(Capability, &str, Option<Feature>)] = &[
     // Compilers ask for it where a buffer ends in addresses, too. Whether descriptors have no length is seen at each array.
     (Capability::RuntimeDescriptorArray, "RuntimeDescriptorArray", Some(Feature::RuntimeDescriptorArray)),
 ];
+
+/// Extensions without which no module of Vulkan 1.2 is written, whose capabilities are in the tables, or that say nothing
+/// about what runs. One that is not here may bring an instruction, a mode or a decoration that no capability stands for.
+const EXTENSIONS: &[&str] = &[
+    "SPV_EXT_descriptor_indexing",
+    "SPV_EXT_physical_storage_buffer",
+    "SPV_EXT_shader_viewport_index_layer",
+    "SPV_GOOGLE_decorate_string",
+    "SPV_GOOGLE_hlsl_functionality1",
+    "SPV_GOOGLE_user_type",
+    "SPV_KHR_16bit_storage",
+    "SPV_KHR_8bit_storage",
+    "SPV_KHR_device_group",
+    "SPV_KHR_float_controls",
+    "SPV_KHR_integer_dot_product",
+    "SPV_KHR_multiview",
+    "SPV_KHR_no_integer_wrap_decoration",
+    "SPV_KHR_non_semantic_info",
+    "SPV_KHR_physical_storage_buffer",
+    "SPV_KHR_shader_draw_parameters",
+    "SPV_KHR_storage_buffer_storage_class",
+    "SPV_KHR_variable_pointers",
+    "SPV_KHR_vulkan_memory_model",
+];
+
+/// The first extension or set of extended instructions that no capability stands for and no device of ours is asked
+/// about.
+pub(super) fn extensions(index: &Index<'_>) -> Option<Fault> {
+    index.global.iter().find_map(|instruction| {
+        let name = string_at(instruction, 0);
+        match instruction.class.opcode {
+            Op::Extension if !EXTENSIONS.contains(&name?) => {
+                let message = format!("the module needs the extension {}: it is not supported", cut(name?, MAX_NAME));
+                Some(Fault::new(Code::Unsupported, message))
+            }
+            Op::ExtInstImport if name? != "GLSL.std.450" && !index.debug_sets.contains(&instruction.result_id?) => {
+                let name = cut(name?, MAX_NAME);
+                let message = format!("the module uses the set of instructions \"{name}\": it is not supported");
+                Some(Fault::new(Code::Unsupported, message))
+            }
+            _ => None,
+        }
+    })
+}
+
+/// The first execution mode of the entry point that no capability stands for and no device of ours is asked about.
+pub(super) fn modes(index: &Index<'_>, entry: u32, local_size_id: bool) -> Option<Fault> {
+    let modes = index.global.iter().filter(|i| matches!(i.class.opcode, Op::ExecutionMode | Op::ExecutionModeId));
+    modes.filter(|instruction| id_at(instruction, 0) == Some(entry)).find_map(|instruction| {
+        let Some(&Operand::ExecutionMode(mode)) = instruction.operands.get(1) else { return None };
+        let known = match mode {
+            ExecutionMode::LocalSize => true,
+            ExecutionMode::LocalSizeId => local_size_id,
+            // By their capabilities, which depend on the width.
+            ExecutionMode::DenormPreserve
+            | ExecutionMode::DenormFlushToZero
+            | ExecutionMode::SignedZeroInfNanPreserve
+            | ExecutionMode::RoundingModeRTE
+            | ExecutionMode::RoundingModeRTZ => true,
+            _ => false,
+        };
+        let message = || format!("the module has the execution mode {mode:?}: it is not supported");
+        (!known).then(|| Fault::new(Code::Unsupported, message()))
+    })
+}
 
 /// Looks up every capability; the fault is about the first one that no device of ours is asked for.
 pub(super) fn needs(index: &Index<'_>, declares_uses: bool) -> (Needs, Option<Fault>) {

@@ -4,8 +4,9 @@ use super::ModuleLimits;
 use super::access::{Accesses, Touch, infer, named, promises};
 use super::budget::MOST_STEPS;
 use super::constants::Constants;
+use super::coverage::{Place, Proofs};
 use super::index::Index;
-use super::needs::{Needs, needs};
+use super::needs::{Needs, extensions, modes, needs};
 use super::parse::{Parsed, id_at, literal_at};
 use crate::code::Code;
 use crate::error::Fault;
@@ -54,6 +55,9 @@ pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &Modul
             "the module reaches memory by address, and what it touches cannot be seen",
         ));
     }
+    if unsupported.is_none() {
+        unsupported = extensions(&index);
+    }
     let mut faults = Faults::default();
     if index.addressing.is_none() {
         faults.add(Code::InvalidShader, "the module names no memory model".into());
@@ -70,6 +74,9 @@ pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &Modul
             }
         }
     };
+    if unsupported.is_none() {
+        unsupported = modes(&index, entry, limits.local_size_id);
+    }
     let mut constants = Constants::new(&index, source.constants);
     if let Some(fault) = constants.fault.take() {
         faults.0.get_or_insert(fault);
@@ -80,18 +87,29 @@ pub(super) fn reflect(parsed: &Parsed, source: &KernelSource<'_>, limits: &Modul
     let accesses = if refused { named(&index, &functions) } else { infer(&index, &functions, &buffers) };
     let mine = owned(&index, &accesses);
     let array = source.declares_uses.then_some(&constants);
-    let (bindings, promised_read, count) = bindings(&index, &accesses, &constants, &mine, &buffers, limits);
-    let mut info = KernelInfo { bindings, ..KernelInfo::default() };
+    let mut info = KernelInfo::default();
+    let mut proofs = None;
     if !refused {
         check_layout(&index, &accesses, array, limits, &mut faults);
+        info.push_size = push_size(&index, &constants, &mine, limits, &mut faults);
+        let group_size = group_size(&index, &constants, entry, limits, &mut faults);
+        let places = places(&index, &mine, &buffers);
+        proofs = group_size.map(|size| Proofs::new(&index, &constants, entry, size, &places));
+        info.group_size = group_size.unwrap_or_default();
+    }
+    let (bindings, promised_read, count) =
+        bindings(&index, &accesses, &constants, &mine, &buffers, proofs.as_ref(), limits);
+    info.bindings = bindings;
+    if !refused {
         if count > u64::from(limits.max_bindings) {
             let most = limits.max_bindings;
             faults.add(Code::LimitExceeded, format!("the module binds {count} buffers; the device binds {most}"));
         }
-        info.push_size = push_size(&index, &constants, &mine, limits, &mut faults);
-        info.group_size = group_size(&index, &constants, entry, limits, &mut faults).unwrap_or_default();
         if constants.empty_array {
             faults.add(Code::InvalidShader, "an array of the module has no elements after specialization".into());
+        }
+        if !source.trusted {
+            check_indices(&index, &constants, &functions, &mut faults);
         }
         check_memory(&index, &constants, &accesses, &functions, limits, &mut faults);
     }
@@ -143,6 +161,17 @@ fn owned(index: &Index<'_>, accesses: &Accesses) -> HashSet<u32> {
     index.variables.iter().copied().filter(mine).collect()
 }
 
+/// Where the kernel's buffers are bound, but for arrays of them.
+fn places(index: &Index<'_>, mine: &HashSet<u32>, buffers: &[u32]) -> Vec<(u32, Place)> {
+    let place = |&variable: &u32| {
+        let place =
+            index.literal(variable, Decoration::DescriptorSet).zip(index.literal(variable, Decoration::Binding))?;
+        let (_, pointee) = index.points_to(variable)?;
+        index.block_of(pointee).1.is_none().then_some((variable, place))
+    };
+    buffers.iter().filter(|&variable| mine.contains(variable)).filter_map(place).collect()
+}
+
 fn is_storage_buffer(index: &Index<'_>, variable: u32) -> bool {
     match index.points_to(variable) {
         Some((StorageClass::StorageBuffer, _)) => true,
@@ -168,7 +197,7 @@ fn name_of<'a>(index: &Index<'a>, variable: u32) -> &'a str {
     cut(name, MAX_NAME)
 }
 
-/// Step 5 of the module's checks.
+/// Step 6 of the module's checks.
 fn check_layout(
     index: &Index<'_>,
     accesses: &Accesses,
@@ -356,6 +385,7 @@ fn bindings(
     constants: &Constants,
     mine: &HashSet<u32>,
     buffers: &[u32],
+    proofs: Option<&Proofs>,
     limits: &ModuleLimits,
 ) -> (Vec<BindingInfo>, Vec<bool>, u64) {
     let mut found: BTreeMap<(u32, u32), Found<'_>> = BTreeMap::new();
@@ -375,15 +405,35 @@ fn bindings(
     }
     let most = found.len().max(limits.max_bindings as usize);
     let (mut list, mut promised_read) = (Vec::new(), Vec::new());
+    let positions: BTreeMap<Place, u64> = found
+        .iter()
+        .scan(0u64, |next, (&place, here)| {
+            let position = *next;
+            *next = next.saturating_add(here.count);
+            Some((place, position))
+        })
+        .collect();
+    let position = |place: Place| positions.get(&place).and_then(|&position| u32::try_from(position).ok());
     for (&(set, binding), here) in &found {
-        let access = match here.touch.access() {
-            // Which elements are stored is not known, so none of them is known to be written.
-            Access::Write if here.is_array => Access::MayWrite,
-            access => access,
-        };
+        let place = (set, binding);
+        let mut touch = here.touch;
+        if !here.is_array && proofs.is_some_and(|proofs| proofs.sees_own_stores(place)) {
+            touch.forget_loads();
+        }
+        let access = touch.access();
+        // Which elements of an array are stored is not known.
+        let proofs = proofs.filter(|_| access == Access::MayWrite && !here.is_array);
+        let coverage = proofs.and_then(|proofs| proofs.coverage(place, &position)).map(Arc::new);
         let name: Arc<str> = here.name.into();
         for element in 0..here.count.min((most - list.len()) as u64) as u32 {
-            list.push(BindingInfo { set, binding, element, access, coverage: None, name: Arc::clone(&name) });
+            list.push(BindingInfo {
+                set,
+                binding,
+                element,
+                access,
+                coverage: coverage.clone(),
+                name: Arc::clone(&name),
+            });
             promised_read.push(here.promised_read);
         }
     }
@@ -473,6 +523,44 @@ fn group_size(
         return None;
     }
     Some(size.map(|part| part as u32))
+}
+
+/// Constant indices into memory that no robust access of the driver bounds. What depends on specialization is left
+/// alone: a branch that specialization turns off may hold any index.
+fn check_indices(index: &Index<'_>, constants: &Constants, functions: &[u32], faults: &mut Faults) {
+    let plain = |id: u32| index.defined_by(id, Op::Constant).and_then(|_| constants.scalar(id));
+    for chain in functions.iter().flat_map(|&function| index.body(function)) {
+        if !matches!(chain.class.opcode, Op::AccessChain | Op::InBoundsAccessChain) {
+            continue;
+        }
+        let Some(base) = id_at(chain, 0) else { continue };
+        let Some((StorageClass::Workgroup | StorageClass::Private | StorageClass::Function, mut ty)) =
+            index.points_to(base)
+        else {
+            continue;
+        };
+        for at in chain.operands.iter().skip(1).filter_map(Operand::id_ref_any).map(plain) {
+            let Some(definition) = index.definition(ty) else { break };
+            let part = match (definition.class.opcode, at) {
+                (Op::TypeStruct, Some(at)) => usize::try_from(at).ok().and_then(|at| id_at(definition, at)),
+                (Op::TypeArray | Op::TypeVector | Op::TypeMatrix, _) => {
+                    let length = match definition.class.opcode {
+                        Op::TypeArray => id_at(definition, 1).and_then(plain),
+                        _ => literal_at(&definition.operands, 1).map(u64::from),
+                    };
+                    if let Some((at, length)) = at.zip(length).filter(|(at, length)| at >= length) {
+                        let name = describe(index, base);
+                        let message = format!("{name} is indexed at {at}, where it has {length} elements");
+                        faults.add(Code::InvalidShader, message);
+                    }
+                    id_at(definition, 0)
+                }
+                _ => None,
+            };
+            let Some(part) = part else { break };
+            ty = part;
+        }
+    }
 }
 
 /// Shared memory of a group and private memory of an invocation.
