@@ -304,3 +304,16 @@ fn sizes_and_offsets_are_the_same_on_both_sides() {
 fn number(value: i128) -> String {
     if value == i128::from(u64::MAX) { "UINT64_MAX".to_owned() } else { value.to_string() }
 }
+
+/// Whatever the loader, the driver and the library may answer a creation with.
+#[test]
+fn the_codes_of_creation_are_listed() {
+    let header = include_str!("../include/tidegate/tidegate.h");
+    let end = header.find("TG_API tg_result tg_device_create").expect("a function");
+    let comment = &header[header[..end].rfind("/**").expect("its comment")..end];
+    let codes = "INVALID_ARGUMENT NO_DEVICE INITIALIZATION_FAILED UNSUPPORTED OUT_OF_HOST_MEMORY OUT_OF_DEVICE_MEMORY \
+                 DEVICE_LOST DRIVER LIMIT_EXCEEDED";
+    for code in codes.split_whitespace() {
+        assert!(comment.contains(&format!("TG_ERROR_{code}")), "{code}: {comment}");
+    }
+}

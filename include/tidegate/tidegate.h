@@ -47,6 +47,10 @@
  * kind, of another device, stale, in this order. Zero is the default of every member, and TG_*_INIT lists them;
  * `struct_size` is sizeof the struct. Unknown flags, unknown enum values and non-zero reserved members are misuse. A
  * size of 0 is nothing to do, and succeeds. docs/ has a page each on errors, ownership, threads, versions and strings.
+ *
+ * FORK AND EXIT. A forked child may not use the devices of its parent: every call on one answers TG_ERROR_WRONG_STATE at
+ * once, tg_device_destroy too. A child of a process that had a device makes none of its own. When the process ends, the
+ * library waits for work that runs, for as long as some of it completes. From then on calls answer TG_ERROR_WRONG_STATE.
  */
 
 #ifndef TIDEGATE_H
@@ -805,10 +809,11 @@ typedef struct tg_memory_info {
  * \param desc What it is to be; must not be NULL.
  * \param out The device; the null handle unless TG_OK is returned. Must not be NULL.
  * \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NO_DEVICE when no device matches or none of those that match
- *          can be used; TG_ERROR_INITIALIZATION_FAILED when loader, instance or device cannot be set up;
- *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DEVICE_LOST, TG_ERROR_UNSUPPORTED,
- *          TG_ERROR_DRIVER as the driver says; TG_ERROR_LIMIT_EXCEEDED after 1048575 devices in one process, because
- *          handles are never reused.
+ *          can be used; TG_ERROR_INITIALIZATION_FAILED when loader, instance or device cannot be set up, when one of
+ *          them lacks an entry point, or when the process is ending or was forked while it had a device;
+ *          TG_ERROR_UNSUPPORTED when validation is asked for and not installed, or the device has no memory that fits;
+ *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DEVICE_LOST, TG_ERROR_DRIVER as the
+ *          driver says; TG_ERROR_LIMIT_EXCEEDED after 1048575 devices in one process: handles are never reused.
  * \threadsafety Any thread.
  * \claims Nothing: there is no byte yet.
  */

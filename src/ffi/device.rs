@@ -167,10 +167,11 @@ const MOST_STAGING: u64 = 1 << 32;
 /// \param desc What it is to be; must not be NULL.
 /// \param out The device; the null handle unless TG_OK is returned. Must not be NULL.
 /// \returns TG_OK; TG_ERROR_INVALID_ARGUMENT; TG_ERROR_NO_DEVICE when no device matches or none of those that match
-///          can be used; TG_ERROR_INITIALIZATION_FAILED when loader, instance or device cannot be set up;
-///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DEVICE_LOST, TG_ERROR_UNSUPPORTED,
-///          TG_ERROR_DRIVER as the driver says; TG_ERROR_LIMIT_EXCEEDED after 1048575 devices in one process, because
-///          handles are never reused.
+///          can be used; TG_ERROR_INITIALIZATION_FAILED when loader, instance or device cannot be set up, when one of
+///          them lacks an entry point, or when the process is ending or was forked while it had a device;
+///          TG_ERROR_UNSUPPORTED when validation is asked for and not installed, or the device has no memory that fits;
+///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DEVICE_LOST, TG_ERROR_DRIVER as the
+///          driver says; TG_ERROR_LIMIT_EXCEEDED after 1048575 devices in one process: handles are never reused.
 /// \threadsafety Any thread.
 /// \claims Nothing: there is no byte yet.
 #[unsafe(no_mangle)]

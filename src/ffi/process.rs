@@ -37,8 +37,8 @@ mod forks {
     }
 
     pub(super) fn watch() {
-        // SAFETY: three functions that live as long as the library, and are forgotten when it is unloaded. Without them,
-        // which only a full host refuses, a child is as badly off as with any other library.
+        // SAFETY: three functions that live as long as the library, which stays loaded. Without them, which only a full
+        // host refuses, a child is as badly off as with any other library.
         unsafe { pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
     }
 
@@ -63,7 +63,7 @@ mod forks {
 /// Has the end of the process noticed before the drivers and layers loaded so far notice it: handlers run in reverse
 /// order, and drivers may be loaded anew for each device.
 pub(super) fn watch_exit() {
-    // SAFETY: a function that lives as long as the library, which runs it when it is unloaded.
+    // SAFETY: a function that lives as long as the library, which stays loaded.
     unsafe { libc::atexit(at_exit) };
 }
 
