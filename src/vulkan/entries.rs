@@ -158,7 +158,8 @@ mod tests {
                         .collect();
                     // A call, or a function that is called through the table.
                     let is_call = rest[method.len()..].starts_with('(') || rest[method.len()..].starts_with(")(");
-                    let own = ["handle", "fp_v", "clone", "wrapping", "is_", "to_"].iter().any(|own| method.starts_with(own));
+                    let own =
+                        ["handle", "fp_v", "clone", "wrapping", "is_", "to_"].iter().any(|own| method.starts_with(own));
                     if is_call && !own && method.contains('_') {
                         called += 1;
                         let name = spelt(&method);
