@@ -182,6 +182,8 @@ static void destroy(struct world *world) {
 static bool torture(struct fault fault) {
     const unsigned before = faults(&fault);
     struct world world = begin(fault);
+    /* What is over already is not waited for. */
+    if (strcmp(fault.entry, "vkWaitSemaphores") == 0) load(&world);
     run(&world);
     const bool met = faults(&fault) > before;
     if (world.told) check_lost(&world);
@@ -189,6 +191,7 @@ static bool torture(struct fault fault) {
     tg_shim_clear();
     if (!world.told) repair(&world);
     for (size_t i = 0; i < BUFFERS; i++) REQUIRE_OK(tg_buffer_destroy(world.dev, world.buffers[i]));
+    REQUIRE_OK(tg_buffer_destroy(world.dev, world.large));
     if (!world.told) REQUIRE_OK(tg_device_wait(world.dev, TEST_LONG));
     if (failure_count(world.dev) != 0) complain(&world, "a failure that nothing carries", TG_OK);
     destroy(&world);
