@@ -81,6 +81,23 @@ pub(super) struct Proofs {
     proofs: HashMap<Place, Proof>,
 }
 
+/// Whether neighbours in a work group leave bytes between them unwritten, in every launch: such a store proves nothing, and
+/// a kernel must not be called proven for it.
+fn leaves_gaps(store: &Store, numbers: &[Number], group_size: [u32; 3]) -> bool {
+    let [step] = &store.steps[..] else { return false };
+    (0..3).any(|axis| {
+        let others = (0..6).filter(|&other| other != axis + 3 && other != axis);
+        let factor = |place: usize| numbers.get(usize::from(step.index.factors[place]));
+        let alone = others.map(factor).all(|number| number == Some(&Number::Constant(0)));
+        match factor(axis + 3) {
+            Some(&Number::Constant(by)) if alone && group_size[axis] > 1 => {
+                u64::from((by as i32).unsigned_abs()).saturating_mul(u64::from(step.stride)) > store.size
+            }
+            _ => false,
+        }
+    })
+}
+
 impl Proofs {
     /// Looks at the kernel. `variables` are its buffers and where they are bound, without arrays of buffers; a place
     /// may have more than one.
@@ -132,6 +149,7 @@ impl Proofs {
                 }
             }
         }
+        stores.retain(|store| !leaves_gaps(store, &writer.numbers, self.group_size));
         Coverage::new(self.group_size, writer.numbers, stores)
     }
 
