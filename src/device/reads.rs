@@ -384,8 +384,10 @@ impl<B: Backend> Device<B> {
             }
             reads.iter().filter(|(_, read)| is_over(read)).map(|(handle, _)| handle).collect()
         });
-        // One that cannot be fetched is somebody's to ask for again.
-        over.into_iter().filter(|read| self.finish_read(*read, Deadline::after(0)) != Err(Error::NotReady)).count() > 0
+        // One that cannot be fetched is somebody's to ask for again, and gives no memory back.
+        let is_fetched =
+            |read: &Handle| matches!(self.finish_read(*read, Deadline::after(0)), Ok(()) | Err(Error::Unwritten(_)));
+        over.into_iter().filter(is_fetched).count() > 0
     }
 
     fn fetching(&self, read: Handle) -> Result<Arc<Mutex<()>>> {
@@ -578,7 +580,9 @@ impl<B: Backend> Core<B> {
     /// Batches were refused: copies in them failed for that. But if the bytes failed too, that is what a read tells.
     pub(super) fn refuse_copies(&mut self, points: &[Point], fault: &Fault) {
         let mut copies = std::mem::take(&mut self.copies);
-        for copy in copies.by_block.values_mut().filter(|copy| points.contains(&copy.point)) {
+        for (private, copy) in copies.by_block.iter_mut().filter(|(_, copy)| points.contains(&copy.point)) {
+            // The calls that wait for it hear of that; the next one begins anew.
+            self.failures.copies().remove(copy.from, *private);
             if self.ensure_written(&[copy.from]).is_ok() {
                 copy.refused = Some(Box::new(fault.clone()));
             }

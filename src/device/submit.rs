@@ -19,6 +19,9 @@ impl<B: Backend> Core<B> {
     }
 }
 
+/// How long a submission that failed, and may run all the same, is waited for.
+const IN_DOUBT_NS: u64 = 2_000_000_000;
+
 /// Flushes after which the device is asked how far it came.
 const MAX_UNASKED: u32 = 8;
 
@@ -151,6 +154,10 @@ impl<B: Backend> Device<B> {
             drop(core);
             // Nobody else has it now: however this ends, it is answered.
             let answered = caught(|| self.hand_over(queue, &mut submission)).and_then(|answer| answer);
+            if answered.as_ref().is_err_and(|fault| !is_short(fault) && fault.code != Code::DeviceLost) {
+                // It may run all the same. What comes next may be a host write, or work on another queue.
+                let _ = self.backend.wait_idle(IN_DOUBT_NS);
+            }
             core = self.lock();
             let answer = match &answered {
                 Ok(()) => Answer::Accepted,

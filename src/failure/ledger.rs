@@ -259,6 +259,8 @@ impl Ledger {
                 settled += usize::from(entry.point.is_none());
                 uses.copy_within(own.clone(), kept);
                 kept += own.len();
+                labels.copy_within(label.clone(), label_kept);
+                label_kept += label.len();
                 return true;
             }
             let is_doubtful =

@@ -219,6 +219,6 @@ pub trait Backend: PageSource + Send + Sync + Sized + 'static {
     fn wait(&self, point: Point, timeout_ns: u64) -> Result<bool, Fault>;
     /// Waits until the device works on nothing any more, whatever its counters say, without submitting anything; false
     /// when `timeout_ns` passes first. Where counters cannot be read, and on a lost device, nothing else tells that what
-    /// was submitted is over. Called by one thread at a time, while nothing is submitted.
+    /// was submitted is over. What is submitted meanwhile may make it answer false.
     fn wait_idle(&self, timeout_ns: u64) -> Result<bool, Fault>;
 }

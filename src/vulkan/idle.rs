@@ -13,6 +13,8 @@ use std::time::Duration;
 
 struct Waiting {
     thread: JoinHandle<()>,
+    /// Submits before it began: of later ones it says nothing.
+    submits: u64,
     answer: Receiver<vk::Result>,
 }
 
@@ -26,20 +28,30 @@ impl IdleWait {
     /// Whether the queues are idle; false when the time is up first. The wait goes on then, and the next call takes it up.
     pub(super) fn wait(&self, gpu: &Arc<Gpu>, timeout: Duration) -> Result<bool, Fault> {
         let mut waiting = self.waiting.lock();
-        let Waiting { thread, answer } = match waiting.take() {
-            Some(under_way) => under_way,
-            None => begin(gpu)?,
-        };
-        let result = match answer.recv_timeout(timeout) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => {
-                *waiting = Some(Waiting { thread, answer });
+        let mut is_second = false;
+        let result = loop {
+            let Waiting { thread, submits: before, answer } = match waiting.take() {
+                Some(under_way) => under_way,
+                None => begin(gpu)?,
+            };
+            let result = match answer.recv_timeout(timeout) {
+                Ok(result) => result,
+                Err(RecvTimeoutError::Timeout) => {
+                    *waiting = Some(Waiting { thread, submits: before, answer });
+                    return Ok(false);
+                }
+                Err(RecvTimeoutError::Disconnected) => vk::Result::ERROR_UNKNOWN,
+            };
+            // It holds the device.
+            let _ = thread.join();
+            // An answer that began before the last submit is not about all of it; the next one is.
+            if before == submits(gpu) {
+                break result;
+            }
+            if std::mem::replace(&mut is_second, true) {
                 return Ok(false);
             }
-            Err(RecvTimeoutError::Disconnected) => vk::Result::ERROR_UNKNOWN,
         };
-        // It holds the device.
-        let _ = thread.join();
         match result {
             vk::Result::SUCCESS => Ok(true),
             // A wait on a lost device ends when the device is done with what it had.
@@ -52,8 +64,13 @@ impl IdleWait {
     }
 }
 
+fn submits(gpu: &Gpu) -> u64 {
+    gpu.queues.iter().map(|queue| queue.submits()).sum()
+}
+
 fn begin(gpu: &Arc<Gpu>) -> Result<Waiting, Fault> {
     let (done, answer) = sync_channel(1);
+    let submits = submits(gpu);
     let gpu = Arc::clone(gpu);
     let wait = move || {
         let result = gpu.queues.iter().map(|queue| queue.wait_idle(&gpu)).fold(vk::Result::SUCCESS, worse);
@@ -63,7 +80,7 @@ fn begin(gpu: &Arc<Gpu>) -> Result<Waiting, Fault> {
         .name("tidegate idle".into())
         .spawn(wait)
         .map_err(|error| Fault::new(Code::OutOfHostMemory, format!("no thread that waits for a device: {error}")))?;
-    Ok(Waiting { thread, answer })
+    Ok(Waiting { thread, submits, answer })
 }
 
 /// Of two answers the one that says less: idle is what every queue is.

@@ -6,6 +6,7 @@ use crate::failure::Point;
 use ash::vk;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// More waits than this in one submit allocate.
 const INLINE_WAITS: usize = 8;
@@ -14,11 +15,17 @@ const INLINE_WAITS: usize = 8;
 pub(super) struct Queue {
     raw: vk::Queue,
     lock: Mutex<()>,
+    submits: AtomicU64,
 }
 
 impl Queue {
     pub(super) fn new(raw: vk::Queue) -> Queue {
-        Queue { raw, lock: Mutex::new(()) }
+        Queue { raw, lock: Mutex::new(()), submits: AtomicU64::new(0) }
+    }
+
+    /// How many submits there were.
+    pub(super) fn submits(&self) -> u64 {
+        self.submits.load(Ordering::SeqCst)
     }
 
     pub(super) fn raw(&self) -> vk::Queue {
@@ -41,6 +48,7 @@ impl Queue {
         signal: (vk::Semaphore, u64),
         batch: Point,
     ) -> Result<(), Fault> {
+        self.submits.fetch_add(1, Ordering::SeqCst);
         let (result, function) = match gpu.synchronization2 {
             Some(synchronization2) => {
                 let info = |(semaphore, value)| {

@@ -57,8 +57,9 @@ impl Sum {
         self.factors == [ZERO; 6]
     }
 
+    /// Its value, if that holds in every invocation and not only where something is assumed.
     pub(super) fn as_constant(&self) -> Option<u32> {
-        (self.is_number() && self.offset == ZERO).then_some(self.constant)
+        (self.assumed == 0 && self.is_number() && self.offset == ZERO).then_some(self.constant)
     }
 }
 
