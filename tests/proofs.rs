@@ -316,6 +316,22 @@ fn where_the_data_says_which_bytes_nothing_is_proven() {
 
 /// Another compiler: values in variables, and indices that it clamps or guards itself.
 #[test]
+fn a_part_that_is_chosen_is_known_only_where_its_condition_holds() {
+    // flag and n; then the bytes that are written by the local array and by the built-in.
+    let cases = [([0, 64], 0..256, 0..256), ([1, 64], 256..512, 0..4)];
+    for (push, local, input) in cases {
+        let one = launch([1, 1, 1], &push, 512);
+        for (version, info) in &kernel("chosen").versions {
+            for (name, written) in [("Local", &local), ("Input", &input)] {
+                let found = covered(info, name, &one);
+                let is_true = found.is_empty() || (written.start <= found.start && found.end <= written.end);
+                assert!(is_true, "{version}: {name} with {push:?} is covered in {found:?}, and written in {written:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_naga_makes_of_a_kernel_is_proven() {
     for version in ["naga", "naga_restrict", "naga_skip"] {
         let mut four = launch([2, 2, 1], &[], 1000);
