@@ -312,7 +312,7 @@ fn counts<'a, B: Backend>(memory: &'a Memory<B>, uses: &[Use]) -> std::result::R
     }
 }
 
-/// What the backend checks the counts of an indirect launch in.
+/// Memory in which the backend checks the counts of an indirect launch.
 fn checked_in<B: Backend>(
     memory: &Memory<B>,
     taken: Option<Place>,

@@ -66,7 +66,7 @@ struct Core<B: Backend> {
     mappings: Mappings<B::Page>,
     /// Staging on its way to the device: free once its point is complete.
     staging: VecDeque<(Point, Place)>,
-    /// What indirect launches check their counts in: free once their point is complete.
+    /// Memory in which indirect launches check their counts: free once their point is complete.
     scratch: Vec<(Point, Place)>,
     /// What destroyed buffers left under work that is held back: free once that work is on its way. Who took such
     /// memory would be held back with it.
@@ -586,7 +586,7 @@ impl<B: Backend> Device<B> {
                 }
             }
         };
-        // What listens may panic; that is no reason not to go on with the call that it hears of.
+        // A listener may panic; the call that it hears of goes on all the same.
         let _ = caught(|| crate::log::tell(self.dispatch.as_ref(), tell));
     }
 }
