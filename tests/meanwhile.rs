@@ -3,128 +3,178 @@
 mod host;
 
 use host::backend::{Options, Pace};
-use host::rig::{Rig, misused, settings, whole};
+use host::rig::{Rig, misused, part, settings, whole};
+use std::sync::Barrier;
 use tidegate::code::Code;
-use tidegate::device::{BufferDesc, BufferMemory, ErrorDesc, Handle, Settings};
-use tidegate::error::Result as Answer;
+use tidegate::device::{BufferDesc, BufferMemory, ErrorDesc, FOREVER, Handle, Settings, Slice};
+use tidegate::error::{Error, Result as Answer};
 use tidegate::memory::MemoryKind;
 
-/// A device with room for one unfinished piece of work, which is there: the next call waits. A buffer of 64 bytes that
-/// is not allocated.
-fn busy() -> (&'static Rig, Handle, Handle) {
-    let settings = Settings { max_pending: 1, ..settings() };
-    // Shared with what runs meanwhile, which the backend keeps.
-    let rig: &Rig = Box::leak(Box::new(Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings)));
-    let other = rig.filled(64, 7);
+/// How often two threads meet: one changes the buffer a little later each time.
+const ROUNDS: u32 = 400;
+
+const SIZE: u64 = 64;
+
+/// What becomes of a buffer that has no memory when the call begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Becomes {
+    /// Allocated as it was asked for.
+    Allocated,
+    /// Allocated with a quarter of its size: what lies behind belongs to others.
+    Smaller,
+    /// A token with bytes, which has no memory of ours to move them to or from.
+    Token,
+}
+
+fn make(rig: &Rig, becomes: Becomes) -> Handle {
+    if becomes == Becomes::Token {
+        let (token, answer) = rig.try_buffer(SIZE, BufferMemory::Token, "token");
+        answer.expect("a token");
+        let error = ErrorDesc { code: 1, message: "", label: "" };
+        rig.device.fail_unallocated(token, &error).expect("no bytes");
+        return token;
+    }
     let memory = BufferMemory::Managed(MemoryKind::Device);
-    let desc = BufferDesc { size: 64, memory, stream: 0, label: "", tag: 0, unallocated: true };
+    let desc = BufferDesc { size: SIZE, memory, stream: 0, label: "", tag: 0, unallocated: true };
     let (buffer, answer) = rig.device.buffer_create(&desc);
     answer.expect("a buffer");
-    (rig, buffer, other)
+    buffer
 }
 
-fn allocate_meanwhile(rig: &'static Rig, buffer: Handle, size: u64) {
-    rig.backend().at_wait(move || rig.device.buffer_allocate(buffer, size).expect("an allocation"));
-}
-
-/// It was checked against 64 bytes, and 16 are there now: what lies behind them belongs to others.
-fn refused_when_smaller(field: &str, call: impl FnOnce(&Rig, Handle, Handle) -> Answer) {
-    let (rig, buffer, other) = busy();
-    allocate_meanwhile(rig, buffer, 16);
-    assert_eq!(misused(call(rig, buffer, other)), (Code::InvalidArgument, field));
-    assert_eq!(rig.unreadable(whole(buffer)).len(), 1, "misuse changes nothing: it was never written");
+/// The call meets the change in every order: it came before, and its bytes have no memory; or after, or in between, and
+/// `sees` judges its answer.
+fn race(becomes: Becomes, call: impl Fn(&Rig, Slice, Handle) -> Answer, sees: impl Fn(&Rig, Slice, Answer)) {
+    let rig = Rig::default();
+    let other = rig.filled(SIZE, 7);
+    for round in 0..ROUNDS {
+        let buffer = make(&rig, becomes);
+        let slice = part(buffer, 0, SIZE);
+        let together = Barrier::new(2);
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                (0..round % 97).for_each(|_| std::hint::spin_loop());
+                let size = if becomes == Becomes::Smaller { SIZE / 4 } else { SIZE };
+                rig.device.buffer_allocate(buffer, size).expect("an allocation");
+            });
+            together.wait();
+            call(&rig, slice, other)
+        });
+        match answer {
+            Err(Error::Skipped(_) | Error::Unwritten(_)) => {}
+            answer => sees(&rig, slice, answer),
+        }
+        rig.device.buffer_destroy(buffer).expect("destroyed");
+    }
     rig.assert_ordered();
+}
+
+fn refused(becomes: Becomes, field: &str, call: impl Fn(&Rig, Slice, Handle) -> Answer) {
+    race(becomes, call, |_, _, answer| assert_eq!(misused(answer), (Code::InvalidArgument, field)));
+}
+
+fn read(rig: &Rig, slice: Slice) -> Answer {
+    rig.device.buffer_read(0, &mut [0; SIZE as usize], slice, FOREVER)
 }
 
 #[test]
 fn a_write_to_what_became_smaller_is_refused() {
-    refused_when_smaller("dst.size", |rig, buffer, _| rig.write(whole(buffer), &[1; 64]));
+    refused(Becomes::Smaller, "dst.size", |rig, slice, _| rig.write(slice, &[1; SIZE as usize]));
 }
 
 #[test]
 fn a_fill_of_what_became_smaller_is_refused() {
-    refused_when_smaller("dst.size", |rig, buffer, _| rig.device.buffer_fill(0, whole(buffer), 1, 4));
+    refused(Becomes::Smaller, "dst.size", |rig, slice, _| rig.device.buffer_fill(0, slice, 1, 4));
 }
 
 #[test]
 fn a_copy_to_what_became_smaller_is_refused() {
-    refused_when_smaller("dst.size", |rig, buffer, other| rig.device.buffer_copy(0, whole(buffer), whole(other)));
+    refused(Becomes::Smaller, "dst.size", |rig, slice, other| rig.device.buffer_copy(0, slice, whole(other)));
 }
 
 #[test]
 fn a_copy_from_what_became_smaller_is_refused() {
-    refused_when_smaller("src.size", |rig, buffer, other| rig.device.buffer_copy(0, whole(other), whole(buffer)));
+    refused(Becomes::Smaller, "src.size", |rig, slice, other| rig.device.buffer_copy(0, whole(other), slice));
 }
 
 #[test]
 fn a_read_of_what_became_smaller_is_refused() {
-    refused_when_smaller("src.size", |rig, buffer, _| {
-        rig.device.buffer_read(0, &mut [0; 64], whole(buffer), tidegate::device::FOREVER)
-    });
+    refused(Becomes::Smaller, "src.size", |rig, slice, _| read(rig, slice));
 }
 
-/// Nothing was staged for a buffer without memory; then it had some.
+/// Nothing is staged for a buffer without memory; then it has some.
 #[test]
 fn a_write_to_what_was_allocated_meanwhile_is_made() {
-    let (rig, buffer, _) = busy();
-    allocate_meanwhile(rig, buffer, 64);
-    rig.write(whole(buffer), &[5; 64]).expect("a write");
-    assert_eq!(rig.read(whole(buffer)).expect("its bytes"), [5; 64]);
-    rig.assert_ordered();
+    let call = |rig: &Rig, slice, _| rig.write(slice, &[5; SIZE as usize]);
+    race(Becomes::Allocated, call, |rig, slice, answer| {
+        answer.expect("a write");
+        assert_eq!(rig.read(slice).expect("its bytes"), [5; SIZE as usize]);
+    });
 }
 
 #[test]
 fn a_ragged_fill_of_what_was_allocated_meanwhile_is_made() {
-    let (rig, buffer, _) = busy();
-    allocate_meanwhile(rig, buffer, 64);
-    let slice = host::rig::part(buffer, 0, 63);
-    rig.device.buffer_fill(0, slice, 5, 1).expect("a fill");
-    assert_eq!(rig.read(slice).expect("its bytes"), [5; 63]);
-    rig.assert_ordered();
-}
-
-/// A token without bytes is skipped over; with them, it has no memory of ours to move bytes to or from.
-fn refused_when_a_token(field: &str, call: impl FnOnce(&Rig, Handle, Handle) -> Answer) {
-    let (rig, _, other) = busy();
-    let (token, answer) = rig.try_buffer(64, BufferMemory::Token, "token");
-    answer.expect("a token");
-    let error = ErrorDesc { code: 1, message: "", label: "" };
-    rig.device.fail_unallocated(token, &error).expect("no bytes");
-    allocate_meanwhile(rig, token, 64);
-    assert_eq!(misused(call(rig, token, other)), (Code::InvalidArgument, field));
-    rig.assert_ordered();
+    let ragged = |slice: Slice| Slice { size: SIZE - 1, ..slice };
+    let call = |rig: &Rig, slice, _| rig.device.buffer_fill(0, ragged(slice), 5, 1);
+    race(Becomes::Allocated, call, |rig, slice, answer| {
+        answer.expect("a fill");
+        assert_eq!(rig.read(ragged(slice)).expect("its bytes"), [5; SIZE as usize - 1]);
+    });
 }
 
 #[test]
 fn a_write_to_what_became_a_token_is_refused() {
-    refused_when_a_token("dst.buffer", |rig, token, _| rig.write(whole(token), &[1; 64]));
+    refused(Becomes::Token, "dst.buffer", |rig, slice, _| rig.write(slice, &[1; SIZE as usize]));
 }
 
 #[test]
 fn a_fill_of_what_became_a_token_is_refused() {
-    refused_when_a_token("dst.buffer", |rig, token, _| rig.device.buffer_fill(0, whole(token), 1, 4));
+    refused(Becomes::Token, "dst.buffer", |rig, slice, _| rig.device.buffer_fill(0, slice, 1, 4));
 }
 
 #[test]
 fn a_ragged_fill_of_what_became_a_token_is_refused() {
-    refused_when_a_token("dst.buffer", |rig, token, _| rig.device.buffer_fill(0, host::rig::part(token, 1, 63), 1, 1));
+    refused(Becomes::Token, "dst.buffer", |rig, slice, _| {
+        rig.device.buffer_fill(0, Slice { offset: 1, size: SIZE - 1, ..slice }, 1, 1)
+    });
 }
 
 #[test]
 fn a_copy_to_what_became_a_token_is_refused() {
-    refused_when_a_token("dst.buffer", |rig, token, other| rig.device.buffer_copy(0, whole(token), whole(other)));
+    refused(Becomes::Token, "dst.buffer", |rig, slice, other| rig.device.buffer_copy(0, slice, whole(other)));
 }
 
 #[test]
 fn a_copy_from_what_became_a_token_is_refused() {
-    refused_when_a_token("src.buffer", |rig, token, other| rig.device.buffer_copy(0, whole(other), whole(token)));
+    refused(Becomes::Token, "src.buffer", |rig, slice, other| rig.device.buffer_copy(0, whole(other), slice));
 }
 
 #[test]
 fn a_read_of_what_became_a_token_is_refused() {
-    refused_when_a_token("src.buffer", |rig, token, _| {
-        rig.device.buffer_read(0, &mut [0; 64], whole(token), tidegate::device::FOREVER)
-    });
+    refused(Becomes::Token, "src.buffer", |rig, slice, _| read(rig, slice));
+}
+
+/// A device with room for one unfinished piece of work, which is there: the next call waits, and its buffer goes.
+fn destroyed_meanwhile(field: &str, call: impl FnOnce(&Rig, Handle, Handle) -> Answer) {
+    let settings = Settings { max_pending: 1, ..settings() };
+    // Shared with what runs meanwhile, which the backend keeps.
+    let rig: &Rig = Box::leak(Box::new(Rig::new(Options::new(1, 1).pace(Pace::Lazy), settings)));
+    let (buffer, other, busy) = (rig.filled(SIZE, 3), rig.filled(SIZE, 7), rig.buffer(SIZE));
+    rig.device.wait(FOREVER).expect("a wait");
+    rig.device.buffer_fill(0, whole(busy), 1, 1).expect("a fill");
+    rig.backend().at_wait(move || rig.device.buffer_destroy(buffer).expect("destroyed"));
+    assert_eq!(misused(call(rig, buffer, other)), (Code::StaleHandle, field));
+    rig.assert_ordered();
+}
+
+#[test]
+fn work_on_what_was_destroyed_while_it_waited_is_refused() {
+    destroyed_meanwhile("dst.buffer", |rig, buffer, _| rig.write(whole(buffer), &[1; SIZE as usize]));
+    destroyed_meanwhile("dst.buffer", |rig, buffer, _| rig.device.buffer_fill(0, whole(buffer), 1, 4));
+    destroyed_meanwhile("dst.buffer", |rig, buffer, _| rig.device.buffer_fill(0, part(buffer, 1, 63), 1, 1));
+    destroyed_meanwhile("dst.buffer", |rig, buffer, other| rig.device.buffer_copy(0, whole(buffer), whole(other)));
+    destroyed_meanwhile("src.buffer", |rig, buffer, other| rig.device.buffer_copy(0, whole(other), whole(buffer)));
+    destroyed_meanwhile("src.buffer", |rig, buffer, _| read(rig, whole(buffer)));
 }
 
 #[test]
@@ -133,7 +183,7 @@ fn a_question_about_what_was_destroyed_meanwhile_is_refused() {
     let buffer = rig.buffer(64);
     rig.device.buffer_fill(0, whole(buffer), 1, 1).expect("a fill");
     rig.backend().at_wait(move || rig.device.buffer_destroy(buffer).expect("destroyed"));
-    let answer = rig.device.check_written(&[whole(buffer)], tidegate::device::FOREVER);
+    let answer = rig.device.check_written(&[whole(buffer)], FOREVER);
     assert_eq!(misused(answer), (Code::StaleHandle, "slices.buffer"));
 }
 
@@ -144,7 +194,7 @@ fn a_ragged_fill_at_the_end_of_everything_is_skipped_like_any_other() {
     let (buffer, answer) = rig.try_buffer(u64::MAX, BufferMemory::Managed(MemoryKind::Device), "endless");
     assert!(answer.is_err());
     for (offset, size) in [(u64::MAX - 2, 1), (u64::MAX - 5, 5), (u64::MAX - 1, 1), (0, u64::MAX - 1)] {
-        let answer = rig.device.buffer_fill(0, host::rig::part(buffer, offset, size), 1, 1);
-        assert!(matches!(answer, Err(tidegate::error::Error::Skipped(_))), "{answer:?}");
+        let answer = rig.device.buffer_fill(0, part(buffer, offset, size), 1, 1);
+        assert!(matches!(answer, Err(Error::Skipped(_))), "{answer:?}");
     }
 }

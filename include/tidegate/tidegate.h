@@ -696,7 +696,8 @@ typedef struct tg_device_desc {
     /**
      * Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits, or answers
      * TG_NOT_READY where only a semaphore of the caller's could let some finish (tg_vk_stream_wait_semaphore). What was
-     * enqueued behind an unfinished piece may count for a while after it is finished.
+     * enqueued behind an unfinished piece may count for a while after it is finished. Work that is skipped never
+     * waits.
      */
     uint32_t max_pending;
     /** With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256. */
@@ -1718,7 +1719,7 @@ typedef struct tg_launch_desc {
  * roots. Outputs are what the launch, else the kernel's descriptor, else its module declares; of a broken kernel whose
  * module cannot be parsed, every binding that the first two leave at TG_ACCESS_AUTO is one, an input too: a repair has
  * to write it again. Work either enters or skips, decided once, here. Returns without waiting for the device, unless
- * max_pending pieces of work are unfinished (tg_device_desc).
+ * the launch is to run and max_pending pieces of work are unfinished (tg_device_desc).
  *
  * \param dev The device.
  * \param desc The launch; must not be NULL.

@@ -42,6 +42,7 @@ impl<B: Backend> Core<B> {
         if let Err(fault) = self.failures.make_room(most) {
             self.no_room = Some(Box::new(fault));
         }
+        let lacks_room = self.lacks_room();
         let Core { failures, memory, streams, kernels, no_room, scratch, .. } = self;
         let kernel = kernels.resolve(desc.kernel, "desc.kernel")?;
         kernel.accepts(desc)?;
@@ -80,6 +81,9 @@ impl<B: Backend> Core<B> {
         store.enter_or_skip(&work, uses).map_err(Error::Skipped)?;
         if !need.flush.is_empty() {
             return Ok(Turn::Flush(need.flush));
+        }
+        if lacks_room {
+            return Ok(Turn::Room);
         }
         let Some(compiled) = compiled else {
             return Err(Fault::new(Code::Internal, "a broken kernel was not skipped").into());

@@ -122,6 +122,8 @@ enum Turn<T> {
     Done(T),
     /// Work of these slots comes first; try again when it is submitted.
     Flush(SmallVec<[u32; 8]>),
+    /// Too much is unfinished (R15); try again when there is room, or when it is known why there is none.
+    Room,
 }
 
 /// A batch the device refused, and the root of everything in it.

@@ -269,6 +269,9 @@ impl<B: Backend> Device<B> {
                 }
                 return Ok(Turn::Done(Begun::Unwritten(verdict, failed.map(Box::new))));
             }
+            if core.lacks_room() {
+                return Ok(Turn::Room);
+            }
             let private = core.private_block(size, true);
             let to = Bytes { block: private, start: 0, end: size };
             let place = |core: &mut Core<B>, backend: &B| core.place(backend, private, Purpose::StagingDown, size);

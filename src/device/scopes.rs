@@ -1,7 +1,7 @@
 //! Write scopes around work of the caller's own (R19).
 
 use super::waits::Deadline;
-use super::{Core, Device, ErrorDesc, FOREVER, Handle, NotHeld, ScopeDesc};
+use super::{Core, Device, ErrorDesc, FOREVER, Handle, NotHeld, ScopeDesc, Turn};
 use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{FailureStore, MAX_NAME, ScopeKey, Use, Work, cut};
@@ -12,11 +12,7 @@ impl<B: Backend> Device<B> {
     /// Enters a scope, or skips: then there is no scope, and the write set took over the roots. `NotReady` as any work
     /// for which there is no room (R15), and nothing changed.
     pub fn scope_begin(&self, desc: &ScopeDesc<'_>) -> Result<Handle> {
-        let mut core = self.lock();
-        let room = self.make_room(&mut core, Deadline::after(FOREVER));
-        let begun = core.scope_begin(desc, room);
-        self.unlock_and_log(core);
-        begun
+        self.enqueue(Deadline::after(FOREVER), |core, _| core.scope_begin(desc)).map(|(scope, _)| scope)
     }
 
     /// The work of a scope succeeded. The null handle is fine: its work was skipped.
@@ -54,15 +50,7 @@ impl<B: Backend> Device<B> {
 }
 
 impl<B: Backend> Core<B> {
-    fn scope_begin(&mut self, desc: &ScopeDesc<'_>, room: Result) -> Result<Handle> {
-        let no_room = match room {
-            // A lost device has no unfinished work, and tokens are still written.
-            Err(Error::Failed(fault, _)) => (!self.failures.is_lost()).then_some(*fault),
-            room => {
-                room?;
-                None
-            }
-        };
+    fn scope_begin(&mut self, desc: &ScopeDesc<'_>) -> Result<Turn<Handle>> {
         let mut uses = Vec::new();
         uses.try_reserve_exact(desc.uses.len())
             .map_err(|_| Fault::new(Code::OutOfHostMemory, "no host memory for the uses of a scope"))?;
@@ -90,12 +78,20 @@ impl<B: Backend> Core<B> {
             tag: desc.tag,
             broken: None,
         };
+        self.enter_or_skip(&work, &uses).map_err(Error::Skipped)?;
+        if !uses.is_empty() && self.lacks_room() {
+            return Ok(Turn::Room);
+        }
+        let room = self.has_room();
         let scope = self.enter_write(&work, &uses).map_err(Error::Skipped)?;
-        if let Some(fault) = no_room {
+        // A lost device has no unfinished work, and tokens are still written.
+        if let Err(fault) = room
+            && !self.failures.is_lost()
+        {
             return Err(self.refuse_scope(scope, &uses, fault));
         }
         match self.scopes.insert(scope) {
-            Ok(handle) => Ok(handle),
+            Ok(handle) => Ok(Turn::Done(handle)),
             Err(scope) => {
                 let fault = self.scopes.refusal("open scopes");
                 Err(self.refuse_scope(scope, &uses, fault))

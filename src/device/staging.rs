@@ -113,7 +113,7 @@ impl<B: Backend> Device<B> {
 
 impl<B: Backend> Core<B> {
     /// Whether work that writes the block may run, for all that is known of the block.
-    fn can_write(&self, block: BlockKey) -> bool {
+    pub(super) fn can_write(&self, block: BlockKey) -> bool {
         !self.failures.is_lost() && self.memory.blocks.get(block).is_some_and(|block| block.place.is_some())
     }
 

@@ -17,6 +17,11 @@ impl<B: Backend> Core<B> {
     fn is_full(&self) -> bool {
         self.failures.ledger().len() >= self.settings.max_pending as usize
     }
+
+    /// Whether work that is decided to run has to wait for room first (R15).
+    pub(super) fn lacks_room(&self) -> bool {
+        self.no_room.is_none() && self.is_full()
+    }
 }
 
 /// How long a submission that failed, and may run all the same, is waited for.
@@ -49,15 +54,21 @@ impl<B: Backend> Device<B> {
         attempt: &mut impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
     ) -> Result<Option<(T, Option<Point>)>> {
         let mut core = self.lock();
-        match self.make_room(&mut core, deadline) {
-            // It is the work that fails for it, with what it was to write.
-            Err(Error::Failed(fault, _)) => core.no_room = Some(fault),
-            room => room?,
-        }
         if let Err(fault) = core.failures.make_room(0).and_then(|()| core.memory.make_room(SPARE)) {
             core.no_room = Some(Box::new(fault));
         }
-        let answer = attempt(&mut core, &self.backend);
+        let mut answer = attempt(&mut core, &self.backend);
+        if let Ok(Turn::Room) = answer {
+            answer = match self.wait_for_room(&mut core, deadline) {
+                Ok(()) => attempt(&mut core, &self.backend),
+                Err(Error::Failed(fault, _)) => {
+                    // It is the work that fails for it, with what it was to write.
+                    core.no_room = Some(fault);
+                    attempt(&mut core, &self.backend)
+                }
+                Err(error) => Err(error),
+            };
+        }
         core.no_room = None;
         match answer {
             Ok(Turn::Done(value)) => {
@@ -69,6 +80,8 @@ impl<B: Backend> Device<B> {
                 self.submit_first(core, &slots);
                 Ok(None)
             }
+            // The room that there was is taken again.
+            Ok(Turn::Room) => Ok(None),
             Err(error) => {
                 // Of work that failed nobody's next call is to hear.
                 core.streams.due();
@@ -102,11 +115,6 @@ impl<B: Backend> Device<B> {
 
     /// Unfinished work is bounded (R15): past the bound the oldest has to complete first. Work that only the caller can
     /// let go on is not waited for: that is `NotReady`, and nothing changed.
-    #[inline]
-    pub(super) fn make_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
-        if core.is_full() { self.wait_for_room(core, deadline) } else { Ok(()) }
-    }
-
     #[cold]
     fn wait_for_room(&self, core: &mut Guard<'_, B>, deadline: Deadline) -> Result {
         while core.is_full() {

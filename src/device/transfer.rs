@@ -42,11 +42,15 @@ impl<B: Backend> Device<B> {
             if let Some(error) = core.fail_lost(&uses) {
                 return Err(error);
             }
+            let work = core.work("tg_buffer_copy", &name, stream);
+            core.enter_copy(&work, to, from).map_err(Error::Skipped)?;
             let need = core.need(slot, &uses);
             if !need.flush.is_empty() {
                 return Ok(Turn::Flush(need.flush));
             }
-            let work = core.work("tg_buffer_copy", &name, stream);
+            if core.lacks_room() {
+                return Ok(Turn::Room);
+            }
             let result = core.copy_scope(&work, to, from, |core| {
                 core.has_room()?;
                 let size = to.end - to.start;
@@ -178,7 +182,7 @@ impl<B: Backend> Core<B> {
         place.ok_or_else(|| Fault::new(Code::Internal, "bytes without a place"))
     }
 
-    /// Work that writes: lost, flushed for, skipped, or recorded, and then marked.
+    /// Work that writes: lost, skipped, flushed for, or recorded, and then marked.
     pub(super) fn write_step(
         &mut self,
         backend: &B,
@@ -190,11 +194,14 @@ impl<B: Backend> Core<B> {
         if let Some(error) = self.fail_lost(uses) {
             return Err(error);
         }
+        self.enter_or_skip(work, uses).map_err(Error::Skipped)?;
         let need = self.need(slot, uses);
         if !need.flush.is_empty() {
             return Ok(Turn::Flush(need.flush));
         }
-        self.enter_or_skip(work, uses).map_err(Error::Skipped)?;
+        if self.lacks_room() {
+            return Ok(Turn::Room);
+        }
         let result = self.write_scope(work, uses, |core| {
             core.has_room()?;
             let mark = record(core, &need)?;

@@ -67,7 +67,11 @@ impl<B: Backend> Device<B> {
                 return Err(Error::misuse(Code::InvalidArgument, "src_size", why));
             }
         }
-        if write.no_wait && !self.with(|core| core.has_room_for(&self.backend, src.len().div_ceil(chunk))) {
+        // What does not run needs no room.
+        let has_room = |core: &mut Core<B>| {
+            !core.can_write(write.to.block) || core.has_room_for(&self.backend, src.len().div_ceil(chunk))
+        };
+        if write.no_wait && !self.with(has_room) {
             return Err(Error::NotReady);
         }
         let mut sent_off = false;

@@ -616,6 +616,15 @@ pub trait FailureStore {
         Ok(())
     }
 
+    /// Decides whether a copy runs, as [`enter_or_skip`](Self::enter_or_skip) does for other work: claimed bytes do not
+    /// keep it from running, bytes without memory do (R10).
+    fn enter_copy(&mut self, work: &Work<'_>, to: Bytes, from: Bytes) -> Result<(), Roots> {
+        let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
+        let (blocks, _) = self.parts();
+        let missing = |bytes: Bytes| blocks.claims(bytes.block).is_some_and(|claims| !claims.is_allocated());
+        if missing(to) || missing(from) { Err(self.propagate(work, &uses)) } else { Ok(()) }
+    }
+
     /// A copy of equally long, disjoint ranges (R10): it runs over claimed bytes, and each claimed source byte hands
     /// its claim to its destination byte while each clean one releases it. Memory that was never allocated cannot be
     /// copied: that is a skip like any other.
@@ -629,12 +638,8 @@ pub trait FailureStore {
     where
         Self: Sized,
     {
+        self.enter_copy(work, to, from).map_err(Error::Skipped)?;
         let uses = [Use { bytes: to, access: Access::Write }, Use { bytes: from, access: Access::Read }];
-        let (blocks, _) = self.parts();
-        let missing = |bytes: Bytes| blocks.claims(bytes.block).is_some_and(|claims| !claims.is_allocated());
-        if missing(to) || missing(from) {
-            return Err(Error::Skipped(self.propagate(work, &uses)));
-        }
         let point = guarded(self, work, &uses, body)?;
         self.copied(work, point, to, from);
         Ok(())

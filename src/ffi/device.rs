@@ -91,7 +91,8 @@ pub struct tg_device_desc {
     pub max_recorded: u32,
     /// Unfinished pieces of work at the most, 1 to 16777216; 0: 65536. A call that would add one more waits, or answers
     /// TG_NOT_READY where only a semaphore of the caller's could let some finish (tg_vk_stream_wait_semaphore). What was
-    /// enqueued behind an unfinished piece may count for a while after it is finished.
+    /// enqueued behind an unfinished piece may count for a while after it is finished. Work that is skipped never
+    /// waits.
     pub max_pending: u32,
     /// With a scheduler: tasks that are queued before everything is flushed by itself, 1 to 1048576; 0: 256.
     pub max_tasks: u32,

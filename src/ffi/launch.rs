@@ -73,7 +73,7 @@ const EXTRA: UseFields =
 /// roots. Outputs are what the launch, else the kernel's descriptor, else its module declares; of a broken kernel whose
 /// module cannot be parsed, every binding that the first two leave at TG_ACCESS_AUTO is one, an input too: a repair has
 /// to write it again. Work either enters or skips, decided once, here. Returns without waiting for the device, unless
-/// max_pending pieces of work are unfinished (tg_device_desc).
+/// the launch is to run and max_pending pieces of work are unfinished (tg_device_desc).
 ///
 /// \param dev The device.
 /// \param desc The launch; must not be NULL.
