@@ -3,6 +3,7 @@
 //! Keeps what belongs to bytes wherever they move: their claims (for `failure/`), their hazards (for `stream/`).
 //! Knows no Vulkan: pages come from a [`PageSource`].
 
+mod free_list;
 pub mod handle;
 pub mod hazard;
 pub mod pages;

@@ -4,17 +4,17 @@
 //! any stream: what is still running on it stays in the page as hazards. A page goes back when nothing is left on it and
 //! there is another such page of its kind; the last one on request, or when memory is short.
 //!
-//! Whatever there is of pages, one is found by what it has free, in logarithmic time. Small blocks share smaller pages:
-//! a suballocator has a node for each piece of its page, and what is cut small would use them up before the page is full.
+//! Whatever there is of pages, one is found by what it has free, in logarithmic time.
 
+use super::free_list::FreeList;
 use super::hazard::{self, Hazards, Mark};
 use super::source::{MemoryKind, PageSource};
 use crate::code::Code;
 use crate::error::Fault;
-use offset_allocator::{Allocation, Allocator};
+use crate::room::Room;
 use slotmap::{SlotMap, new_key_type};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -69,22 +69,19 @@ pub struct Place {
     pub offset: u64,
     /// Its bytes, padding included.
     pub size: u64,
-    part: Option<Allocation>,
 }
 
 /// How a page is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Among blocks of which few fit in.
+    /// Among blocks that are well below its size.
     Shared,
-    /// Among any, however small.
-    Small,
     /// One block has all of it.
     Whole,
 }
 
 impl Form {
-    const ALL: [Form; 3] = [Form::Shared, Form::Small, Form::Whole];
+    const ALL: [Form; 2] = [Form::Shared, Form::Whole];
 }
 
 struct Page<P> {
@@ -95,7 +92,7 @@ struct Page<P> {
     /// Counts pages, so that those with as much room are found in the order in which they were made.
     number: u64,
     /// Nothing where one block has the whole page.
-    space: Option<Allocator>,
+    space: Option<FreeList>,
     /// How large a block it has room for, as its shelf knows it; 0: it is on none.
     room: u64,
     live: u32,
@@ -162,15 +159,13 @@ pub struct Pages<S: PageSource> {
     /// How often it was forgotten what had run on some memory.
     forgotten: u64,
     /// The pages in which freed blocks may have left anything behind.
-    with_residue: Vec<PageKey>,
+    with_residue: BTreeSet<PageKey>,
     limits: PageLimits,
     /// Pages that a block was looked for in.
     #[cfg(test)]
     looked_at: u64,
 }
 
-/// Nodes a page's suballocator keeps ready: enough for whatever its page is cut into.
-const MAX_BLOCKS: u64 = 16_384;
 /// How often it is looked for idle pages before staging for writes goes back: the next long write needs it again, and memory
 /// that is touched for the first time costs more than the copy.
 const STAGING_LOOKS: u64 = 64;
@@ -186,7 +181,7 @@ impl<S: PageSource> Pages<S> {
             looks: 0,
             surplus: 0,
             forgotten: 0,
-            with_residue: Vec::new(),
+            with_residue: BTreeSet::new(),
             usage: Default::default(),
             limits,
             #[cfg(test)]
@@ -269,18 +264,7 @@ impl<S: PageSource> Pages<S> {
 
     /// How a block is to be placed.
     fn form(&self, padded: u64) -> Form {
-        let limits = &self.limits;
-        if limits.isolate || padded > limits.page_size / 2 {
-            return Form::Whole;
-        }
-        // Of a page that is cut into blocks of this size and gaps between them, the suballocator has a node for each.
-        let is_small = limits.page_size > self.small_page_size() && padded < limits.page_size.div_ceil(MAX_BLOCKS / 2);
-        if is_small { Form::Small } else { Form::Shared }
-    }
-
-    /// The size of a page whose every unit can be a block.
-    fn small_page_size(&self) -> u64 {
-        MAX_BLOCKS * self.limits.block_alignment
+        if self.limits.isolate || padded > self.limits.page_size / 2 { Form::Whole } else { Form::Shared }
     }
 
     fn find(&mut self, purpose: Purpose, padded: u64) -> Option<Place> {
@@ -290,16 +274,11 @@ impl<S: PageSource> Pages<S> {
                 let key = self.least(purpose, Form::Whole, padded).filter(|key| self.pages[*key].size <= most)?;
                 self.take(key, padded)
             }
-            Form::Small => self.find_on(purpose, Form::Small, padded),
             Form::Shared => {
-                self.find_on(purpose, Form::Shared, padded).or_else(|| self.find_on(purpose, Form::Small, padded))
+                let key = self.least(purpose, Form::Shared, padded)?;
+                self.take(key, padded)
             }
         }
-    }
-
-    fn find_on(&mut self, purpose: Purpose, form: Form, padded: u64) -> Option<Place> {
-        let key = self.least(purpose, form, padded)?;
-        self.take(key, padded)
     }
 
     /// The page with the least room that is enough.
@@ -314,14 +293,10 @@ impl<S: PageSource> Pages<S> {
         {
             self.looked_at += 1;
         }
-        let align = self.limits.block_alignment;
         let page = &mut self.pages[key];
         let place = match &mut page.space {
-            None => Place { page: key, offset: 0, size: page.size, part: None },
-            Some(space) => {
-                let part = space.allocate((padded / align) as u32)?;
-                Place { page: key, offset: u64::from(part.offset) * align, size: padded, part: Some(part) }
-            }
+            None => Place { page: key, offset: 0, size: page.size },
+            Some(space) => Place { page: key, offset: space.take(padded)?, size: padded },
         };
         self.occupy(&place);
         Some(place)
@@ -331,7 +306,7 @@ impl<S: PageSource> Pages<S> {
     fn put(&mut self, key: PageKey) {
         let page = &mut self.pages[key];
         let room = match &page.space {
-            Some(space) => u64::from(space.storage_report().largest_free_region) * self.limits.block_alignment,
+            Some(space) => space.largest(),
             None if page.live == 0 => page.size,
             None => 0,
         };
@@ -387,16 +362,13 @@ impl<S: PageSource> Pages<S> {
     fn grow(&mut self, source: &S, purpose: Purpose, padded: u64) -> Result<Place, Fault> {
         let kind = purpose.kind();
         let room = self.room(source, kind).saturating_sub(self.held_back(purpose));
-        let form = self.form(padded);
-        let (small, shared) = (self.small_page_size(), self.limits.page_size);
-        // Room that a small block may waste is better than a page for it alone, and that is better than none.
-        let (size, form) = match form {
-            Form::Small if small <= room.min(self.limits.max_page) => (small, form),
-            Form::Shared if shared <= room.min(self.limits.max_page) => (shared, form),
-            Form::Small => match self.find_on(purpose, Form::Shared, padded) {
-                Some(found) => return Ok(found),
-                None => (padded, Form::Whole),
-            },
+        let mut shared = self.limits.page_size.min(self.limits.max_page);
+        // Where memory runs out, a smaller page is still shared: a page for each small block would be thousands.
+        while shared > room && shared / 2 >= padded {
+            shared /= 2;
+        }
+        let (size, form) = match self.form(padded) {
+            Form::Shared if shared >= padded && shared <= room => (shared, Form::Shared),
             _ => (padded, Form::Whole),
         };
         if size > room {
@@ -405,11 +377,9 @@ impl<S: PageSource> Pages<S> {
                 format!("{size} bytes of {kind:?} memory are more than the {room} bytes left of the budget"),
             ));
         }
+        self.pages.make_room(1)?;
         let page = source.page_create(kind, size)?;
-        let units = (size / self.limits.block_alignment) as u32;
-        // As many nodes as there can be pieces; a suballocator leaves two of them unused.
-        let nodes = units.min(MAX_BLOCKS as u32) + 2;
-        let space = if form == Form::Whole { None } else { Some(Allocator::with_max_allocs(units, nodes)) };
+        let space = if form == Form::Whole { None } else { Some(FreeList::new(size)) };
         self.numbers += 1;
         let key = self.pages.insert(Page {
             page: Arc::new(page),
@@ -489,7 +459,7 @@ impl<S: PageSource> Pages<S> {
     /// Forgets what freed blocks left behind, all of which is over: one barrier stands for it, and whoever takes the
     /// memory next does not have to carry it along.
     pub fn forget_residue(&mut self) {
-        for key in self.with_residue.drain(..) {
+        for key in std::mem::take(&mut self.with_residue) {
             if let Some(page) = self.pages.get_mut(key) {
                 page.residue = Hazards::default();
                 page.is_listed = false;
@@ -505,7 +475,7 @@ impl<S: PageSource> Pages<S> {
             let page = &mut self.pages[place.page];
             hazard::transfer(hazards, 0, place.size, &mut page.residue, place.offset);
             if !std::mem::replace(&mut page.is_listed, true) {
-                self.with_residue.push(place.page);
+                self.with_residue.insert(place.page);
             }
         }
     }
@@ -515,8 +485,8 @@ impl<S: PageSource> Pages<S> {
         let page = &mut self.pages[place.page];
         page.live -= 1;
         self.usage[page.purpose.kind() as usize].used -= place.size;
-        if let (Some(space), Some(part)) = (&mut page.space, place.part) {
-            space.free(part);
+        if let Some(space) = &mut page.space {
+            space.give(place.offset, place.size);
         }
         let is_idle = page.live == 0;
         if is_idle {
@@ -575,6 +545,7 @@ impl<S: PageSource> Pages<S> {
     fn destroy(&mut self, source: &S, key: PageKey) -> u64 {
         self.set_idle(key, false);
         let Some(page) = self.pages.remove(key) else { return 0 };
+        self.with_residue.remove(&key);
         self.shelves[page.purpose.index()][page.form as usize].with_room.remove(&(page.room, page.number));
         self.reserved[page.purpose.index()] -= page.size;
         self.usage[page.purpose.kind() as usize].reserved -= page.size;
@@ -703,11 +674,7 @@ mod tests {
             pages.give_back(&source, usize::MAX, |_| true);
             assert!(source.live.get() < before, "{size}");
         }
-        assert_eq!(
-            source.live.get(),
-            (1 << 20) + PAGE + (40 << 20),
-            "a page for small blocks, a shared one, a whole one"
-        );
+        assert_eq!(source.live.get(), PAGE + (40 << 20), "a shared page, a whole one");
         assert_eq!(source.live.get(), pages.usage(MemoryKind::Device).reserved);
         for size in [100, 1 << 20, 40 << 20] {
             let asked = source.asked.get();
@@ -814,11 +781,7 @@ mod tests {
             count += 1;
         }
         let used = pages.usage(MemoryKind::Device).used;
-        assert!(count > 2 * 16_384, "{count} blocks");
-        assert!(
-            used + staging <= 20 << 20 && source.asked.get() < 10_000,
-            "{used} bytes, {} pages",
-            source.asked.get()
-        );
+        assert!(used + staging <= 20 << 20 && used + staging + 64 > 20 << 20, "{used} bytes in {count} blocks");
+        assert!(source.asked.get() < 64, "{} pages", source.asked.get());
     }
 }
