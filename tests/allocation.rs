@@ -2,11 +2,12 @@
 
 mod host;
 
+use host::backend::{Options, Pace};
 use host::program::{Per, Program};
-use host::rig::{Rig, add, increment, nine, part, silent, whole, with};
+use host::rig::{Rig, add, error, increment, nine, part, settings, silent, whole, with};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use tidegate::device::{FOREVER, SliceUse};
+use tidegate::device::{FOREVER, Handle, Scheduling, Settings, SliceUse};
 use tidegate::failure::Access;
 
 thread_local! {
@@ -94,6 +95,61 @@ fn r15_a_skipped_loop_behind_unfinished_work_does_not_grow() {
     assert_eq!(grown, 0, "the ledger grows with every skip while something is unfinished");
     rig.backend().hold(false);
     assert_eq!(rig.read(whole(busy)).expect("a read"), [2; 64]);
+}
+
+const SCHEDULINGS: [Scheduling; 3] = [Scheduling::Event, Scheduling::Interleave, Scheduling::Sequence];
+
+fn rig_of(scheduling: Scheduling, pace: Pace) -> Rig {
+    Rig::new(Options::new(1, 1).pace(pace), Settings { scheduling, ..settings() })
+}
+
+/// Runs a loop of skips. The allocations of those skips that log nothing, past the first ones.
+fn unlogged_allocations(count: u64, mut skip: impl FnMut(u64)) -> u64 {
+    (0..1000).for_each(&mut skip);
+    (1000..count)
+        .map(|at| (at, allocations(|| skip(at))))
+        .filter(|(at, _)| !(at + 1).is_power_of_two())
+        .map(|(_, n)| n)
+        .sum()
+}
+
+#[test]
+fn r15_only_a_skip_that_is_logged_allocates_however_long_the_loop() {
+    for scheduling in SCHEDULINGS {
+        for roots in [1, 5] {
+            let rig = rig_of(scheduling, Pace::Eager);
+            let sum = rig.kernel(&add());
+            let buffers: Vec<Handle> = (0..5).map(|_| rig.filled(64, 1)).collect();
+            let out = rig.buffer(64);
+            buffers.iter().take(roots).for_each(|buffer| assert!(rig.taint(whole(*buffer)) > 0));
+            let bound = [silent(whole(buffers[0])), silent(whole(buffers[1])), silent(whole(out))];
+            let extra: Vec<SliceUse> = buffers[2..].iter().map(|buffer| with(whole(*buffer), Access::Read)).collect();
+            let grown = unlogged_allocations(40_000, |_| assert!(rig.launch_on(0, sum, &bound, &extra).is_err()));
+            assert_eq!(grown, 0, "{scheduling:?}, {roots} roots");
+        }
+    }
+}
+
+#[test]
+fn r15_many_different_skips_behind_unfinished_work_allocate_nothing() {
+    for scheduling in SCHEDULINGS {
+        let rig = rig_of(scheduling, Pace::Lazy);
+        let kernel = rig.kernel(&increment());
+        let busy = rig.filled(64, 1);
+        let bad: Vec<Handle> = (0..200).map(|_| rig.filled(64, 1)).collect();
+        let all: Vec<_> = bad.iter().map(|buffer| whole(*buffer)).collect();
+        rig.device.taint(&all, &error("all of them")).expect("a taint");
+        rig.backend().hold(true);
+        rig.launch(kernel, &[whole(busy)]).expect("a launch");
+        rig.device.stream_flush(0).expect("a flush");
+        let grown = unlogged_allocations(40_000, |at| {
+            let uses = [silent(whole(bad[at as usize % bad.len()]))];
+            assert!(rig.launch_on(0, kernel, &uses, &[]).is_err());
+        });
+        assert_eq!(grown, 0, "{scheduling:?}");
+        rig.backend().hold(false);
+        assert_eq!(rig.read(whole(busy)).expect("a read"), [2; 64]);
+    }
 }
 
 #[test]

@@ -117,7 +117,8 @@ fn a_panic_under_the_lock_gives_the_device_up_and_claims_every_byte() {
             // Counted down past zero.
             let fired = left.load(Ordering::Relaxed).wrapping_sub(1) >= n;
             left.store(u64::MAX / 2, Ordering::Relaxed);
-            assert_eq!(scenario.panics > 0, scenario.device.core.lock().failures.is_lost(), "{n}");
+            // A read that has its bytes is right, whatever breaks after it.
+            assert!(scenario.panics == 0 || scenario.device.core.lock().failures.is_lost(), "{n}");
             match scenario.device.status() {
                 Ok(()) => drop(scenario.look()),
                 Err(Error::Failed(fault, _)) => {

@@ -17,6 +17,7 @@ use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{Access, BlockKey, Bytes, FailureStore, Name, Point, Report, Use};
 use crate::memory::{Block, Hazards, Purpose};
 use crate::stream::Backend;
+use crate::stream::caught::caught;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -88,7 +89,8 @@ struct Waiting<'a, B: Backend> {
 
 impl<B: Backend> Drop for Waiting<'_, B> {
     fn drop(&mut self) {
-        self.device.with(|core| core.stop_waiting(self.private, self.is_over));
+        // The caller has its bytes by now: a panic here gives the device up, and is not the read's answer (R12).
+        let _ = caught(|| self.device.with(|core| core.stop_waiting(self.private, self.is_over)));
     }
 }
 
