@@ -5,7 +5,10 @@ use crate::error::{Error, Result, Text, text};
 use crate::failure::{Access, Context, MAX_NAME, Name, SetKey, cut};
 use crate::stream::Backend;
 use crate::stream::backend::{KernelInfo, KernelSource, Rejected};
-use crate::stream::coverage::Coverage;
+use crate::stream::coverage::{Coverage, LaunchFacts};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a kernel is made of.
@@ -17,10 +20,24 @@ pub(super) struct Kernel<B: Backend> {
     pub(super) declared: Box<[Option<Access>]>,
 }
 
+/// What is proven of the latest launch, and the facts it follows from. Most launches of a kernel differ from the one before
+/// in their buffers alone, and then the proof is the same.
+#[derive(Default)]
+pub(super) struct Proven {
+    groups: [u32; 3],
+    push: SmallVec<[u8; 32]>,
+    /// The size of each slice that is bound.
+    sizes: SmallVec<[u64; 8]>,
+    /// The bytes of each binding of which any are proven, relative to its slice.
+    covered: SmallVec<[(usize, Range<u64>); 4]>,
+}
+
 pub(super) enum State<B: Backend> {
     Live {
         compiled: Arc<B::Kernel>,
         info: Arc<KernelInfo>,
+        /// Boxed, since a broken kernel has none.
+        proven: Box<RefCell<Proven>>,
     },
     Broken {
         /// Its root, held.
@@ -79,6 +96,44 @@ impl<B: Backend> Kernel<B> {
             }
             Some(info) => (info.access, None),
         }
+    }
+
+    /// Calls `see` with each binding of a launch of which some bytes are proven to be written, and with those bytes.
+    pub(super) fn each_proven(
+        &self,
+        groups: [u32; 3],
+        push: &[u8],
+        sizes: impl ExactSizeIterator<Item = u64> + Clone,
+        mut see: impl FnMut(usize, &Range<u64>),
+    ) {
+        let State::Live { proven, .. } = &self.state else { return };
+        let mut proven = proven.borrow_mut();
+        if proven.groups != groups || *proven.push != *push || !proven.sizes.iter().copied().eq(sizes.clone()) {
+            self.prove(&mut proven, groups, push, sizes);
+        }
+        proven.covered.iter().for_each(|(binding, bytes)| see(*binding, bytes));
+    }
+
+    #[inline(never)]
+    fn prove(&self, proven: &mut Proven, groups: [u32; 3], push: &[u8], sizes: impl ExactSizeIterator<Item = u64>) {
+        // Until it is all here it is the proof of no launch.
+        proven.groups = [0; 3];
+        proven.covered.clear();
+        proven.push.clear();
+        proven.push.extend_from_slice(push);
+        proven.sizes.clear();
+        proven.sizes.extend(sizes);
+        let given = proven.sizes.len();
+        for (binding, size) in proven.sizes.iter().enumerate() {
+            if let (_, Some(coverage)) = self.access(binding, given) {
+                let sizes = |place: usize| proven.sizes.get(place).copied();
+                let covered = coverage.covered(&LaunchFacts { groups, push, slice_size: *size, sizes: &sizes });
+                if !covered.is_empty() && covered.end <= *size {
+                    proven.covered.push((binding, covered));
+                }
+            }
+        }
+        proven.groups = groups;
     }
 }
 
@@ -186,7 +241,10 @@ impl<B: Backend> Core<B> {
         answer: std::result::Result<(B::Kernel, KernelInfo), Rejected>,
     ) -> (State<B>, Result) {
         match answer {
-            Ok((compiled, info)) => (State::Live { compiled: Arc::new(compiled), info: Arc::new(info) }, Ok(())),
+            Ok((compiled, info)) => {
+                let (compiled, info) = (Arc::new(compiled), Arc::new(info));
+                (State::Live { compiled, info, proven: Box::default() }, Ok(()))
+            }
             Err(Rejected { fault, info }) => {
                 let label = self.names.none.clone();
                 let context = Context { operation, kernel: name.label.clone(), stream: None, label, tag };

@@ -7,9 +7,8 @@ use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{Access, Bytes, Context, FailureStore, MAX_NAME, Use, Work, cut};
 use crate::memory::{Block, Mark, Memory, MemoryKind, PageSource, Place, Purpose};
-use crate::room::Room;
+use crate::room::{Room, SPARE};
 use crate::stream::backend::{Binding, Grid, Launch, Limits};
-use crate::stream::coverage::LaunchFacts;
 use crate::stream::{Backend, Command, Driver, Need};
 use smallvec::SmallVec;
 
@@ -39,7 +38,10 @@ impl<B: Backend> Core<B> {
         if let Err(fault) = uses.make_room(most) {
             return Err(self.fail_unlisted(desc, fault));
         }
-        if let Err(fault) = self.failures.make_room(most) {
+        // Of fewer there is room already.
+        if most > SPARE
+            && let Err(fault) = self.failures.make_room(most)
+        {
             self.no_room = Some(Box::new(fault));
         }
         let lacks_room = self.lacks_room();
@@ -262,20 +264,21 @@ fn collect_uses<B: Backend>(
 /// Of bindings that nobody declared anything of, the bytes that this grid and these push constants are proven to write
 /// are written (R9). A part of a slice is one more use; the use of the whole slice stands for the rest.
 fn prove<B: Backend>(kernel: &Kernel<B>, desc: &LaunchDesc<'_>, groups: [u32; 3], uses: &mut Vec<Use>) {
-    for (i, binding) in desc.bindings.iter().enumerate() {
-        let (None, (_, Some(coverage))) = (binding.access, kernel.access(i, desc.bindings.len())) else { continue };
-        let Bytes { block, start, end } = uses[i].bytes;
-        let size = |u: &Use| u.bytes.end - u.bytes.start;
-        let sizes = |place: usize| uses.get(..desc.bindings.len())?.get(place).map(size);
-        let facts = LaunchFacts { groups, push: desc.push, slice_size: end - start, sizes: &sizes };
-        let covered = coverage.covered(&facts);
-        if covered == (0..end - start) {
-            uses[i].access = Access::Write;
-        } else if !covered.is_empty() && covered.end <= end - start {
+    let count = desc.bindings.len();
+    // Copied, since the uses change meanwhile; of many bindings on the heap.
+    let sizes: SmallVec<[u64; 16]> = uses[..count].iter().map(|u| u.bytes.end - u.bytes.start).collect();
+    kernel.each_proven(groups, desc.push, sizes.iter().copied(), |binding, covered| {
+        if desc.bindings[binding].access.is_some() {
+            return;
+        }
+        let Bytes { block, start, end } = uses[binding].bytes;
+        if *covered == (0..end - start) {
+            uses[binding].access = Access::Write;
+        } else {
             let bytes = Bytes { block, start: start + covered.start, end: start + covered.end };
             uses.push(Use { bytes, access: Access::Write });
         }
-    }
+    });
 }
 
 type Bindings<'a, B> = SmallVec<[Binding<'a, <B as PageSource>::Page>; 16]>;

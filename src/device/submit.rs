@@ -38,8 +38,9 @@ impl<B: Backend> Device<B> {
         deadline: Deadline,
         mut attempt: impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
     ) -> Result<(T, Option<Point>)> {
+        let mut no_room = None;
         loop {
-            if let Some(done) = self.enqueue_once(deadline, &mut attempt)? {
+            if let Some(done) = self.enqueue_once(deadline, &mut no_room, &mut attempt)? {
                 return Ok(done);
             }
         }
@@ -51,24 +52,17 @@ impl<B: Backend> Device<B> {
     fn enqueue_once<T>(
         &self,
         deadline: Deadline,
+        no_room: &mut Option<Box<Fault>>,
         attempt: &mut impl FnMut(&mut Core<B>, &B) -> Result<Turn<T>>,
     ) -> Result<Option<(T, Option<Point>)>> {
         let mut core = self.lock();
-        if let Err(fault) = core.failures.make_room(0).and_then(|()| core.memory.make_room(SPARE)) {
+        if no_room.is_some() {
+            core.no_room = no_room.take();
+        }
+        if let Err(fault) = core.failures.make_room(SPARE).and_then(|()| core.memory.make_room(SPARE)) {
             core.no_room = Some(Box::new(fault));
         }
-        let mut answer = attempt(&mut core, &self.backend);
-        if let Ok(Turn::Room) = answer {
-            answer = match self.wait_for_room(&mut core, deadline) {
-                Ok(()) => attempt(&mut core, &self.backend),
-                Err(Error::Failed(fault, _)) => {
-                    // It is the work that fails for it, with what it was to write.
-                    core.no_room = Some(fault);
-                    attempt(&mut core, &self.backend)
-                }
-                Err(error) => Err(error),
-            };
-        }
+        let answer = attempt(&mut core, &self.backend);
         core.no_room = None;
         match answer {
             Ok(Turn::Done(value)) => {
@@ -80,8 +74,7 @@ impl<B: Backend> Device<B> {
                 self.submit_first(core, &slots);
                 Ok(None)
             }
-            // The room that there was is taken again.
-            Ok(Turn::Room) => Ok(None),
+            Ok(Turn::Room) => self.room_first(core, deadline, no_room).map(|()| None),
             Err(error) => {
                 // Of work that failed nobody's next call is to hear.
                 core.streams.due();
@@ -89,6 +82,20 @@ impl<B: Backend> Device<B> {
                 Err(error)
             }
         }
+    }
+
+    /// Waits for room. If there is none for a failure, it is the work that fails for it, with what it was to write.
+    #[cold]
+    fn room_first(&self, mut core: Guard<'_, B>, deadline: Deadline, no_room: &mut Option<Box<Fault>>) -> Result {
+        let waited = match self.wait_for_room(&mut core, deadline) {
+            Err(Error::Failed(fault, _)) => {
+                *no_room = Some(fault);
+                Ok(())
+            }
+            waited => waited,
+        };
+        self.unlock_and_log(core);
+        waited
     }
 
     #[cold]

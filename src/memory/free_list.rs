@@ -9,40 +9,49 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Gaps of a page: no two of them overlap or touch.
 #[derive(Debug)]
 pub(super) struct FreeList {
-    /// The first byte of each gap by its end: a block is cut off the front of a gap, whose end stays.
+    /// First byte and end of the gap at the end of the page, which may be empty. It is in no tree: in most pages it is the
+    /// only gap that blocks come from and go back to.
+    last: (u64, u64),
+    /// The first byte of each other gap by its end: a block is cut off the front of a gap, whose end stays.
     by_end: BTreeMap<u64, u64>,
-    /// Size and end of each gap.
+    /// Size and end of each other gap.
     by_size: BTreeSet<(u64, u64)>,
 }
 
 impl FreeList {
     /// One gap, from byte 0.
     pub(super) fn new(size: u64) -> FreeList {
-        let mut list = FreeList { by_end: BTreeMap::new(), by_size: BTreeSet::new() };
-        if size > 0 {
-            list.by_end.insert(size, 0);
-            list.by_size.insert((size, size));
-        }
-        list
+        FreeList { last: (0, size), by_end: BTreeMap::new(), by_size: BTreeSet::new() }
     }
 
     /// The size of the largest gap; 0 if there is none.
     pub(super) fn largest(&self) -> u64 {
-        self.by_size.last().map_or(0, |(size, _)| *size)
+        let last = self.last.1 - self.last.0;
+        self.by_size.last().map_or(last, |(size, _)| last.max(*size))
     }
 
     /// Cuts a block off the smallest gap that holds it. Its first byte.
     pub(super) fn take(&mut self, size: u64) -> Option<u64> {
-        let (gap, end) = *self.by_size.range((size, 0)..).next()?;
-        self.by_size.remove(&(gap, end));
-        let start = end - gap;
-        if gap > size {
-            self.by_end.insert(end, start + size);
-            self.by_size.insert((gap - size, end));
-        } else {
-            self.by_end.remove(&end);
+        let (start, end) = self.last;
+        let room = end - start;
+        match self.by_size.range((size, 0)..).next().copied() {
+            Some((gap, end)) if gap <= room || room < size => {
+                self.by_size.remove(&(gap, end));
+                let start = end - gap;
+                if gap > size {
+                    self.by_end.insert(end, start + size);
+                    self.by_size.insert((gap - size, end));
+                } else {
+                    self.by_end.remove(&end);
+                }
+                Some(start)
+            }
+            _ if room >= size => {
+                self.last.0 += size;
+                Some(start)
+            }
+            _ => None,
         }
-        Some(start)
     }
 
     /// Takes a block back.
@@ -51,6 +60,10 @@ impl FreeList {
         if let Some(before) = self.by_end.remove(&start) {
             self.by_size.remove(&(start - before, start));
             start = before;
+        }
+        if end == self.last.0 {
+            self.last.0 = start;
+            return;
         }
         if let Some((after, from)) = self.by_end.range(end..).next()
             && *from == end
@@ -101,7 +114,7 @@ mod tests {
         list.give(20, 10);
         assert_eq!(list.largest(), 10);
         list.give(10, 10);
-        assert_eq!((list.largest(), list.by_end.len(), list.by_size.len()), (30, 1, 1));
+        assert_eq!((list.largest(), list.by_end.len(), list.by_size.len()), (30, 0, 0));
         assert_eq!(FreeList::new(0).largest(), 0);
     }
 
@@ -130,10 +143,12 @@ mod tests {
                     list.give(offset as u64, size as u64);
                     is_free[offset..offset + size].fill(true);
                 }
-                let known: Vec<(u64, u64)> = list.by_end.iter().map(|(end, start)| (*start, end - start)).collect();
-                prop_assert_eq!(&known, &gaps(&is_free));
+                let mut known: Vec<(u64, u64)> = list.by_end.iter().map(|(end, start)| (*start, end - start)).collect();
                 let by_size: BTreeSet<(u64, u64)> = known.iter().map(|(start, size)| (*size, start + size)).collect();
                 prop_assert_eq!(&by_size, &list.by_size);
+                let (start, end) = list.last;
+                known.extend((start < end).then_some((start, end - start)));
+                prop_assert_eq!(&known, &gaps(&is_free));
                 prop_assert_eq!(list.largest(), known.iter().map(|(_, size)| *size).max().unwrap_or(0));
             }
         }
