@@ -137,7 +137,7 @@ pub struct Usage {
 /// The pages of one purpose and form.
 #[derive(Default)]
 struct Shelf {
-    /// Those with room for a block: by the size of the largest, then by number.
+    /// Those with room for a block: by the size of the largest, or up to twice as much, then by number.
     with_room: BTreeMap<(u64, u64), PageKey>,
     /// Those that are idle, in the order in which they came to be.
     idle: BTreeMap<u64, PageKey>,
@@ -212,9 +212,16 @@ impl<S: PageSource> Pages<S> {
 
     /// The largest block that fits without taking a page.
     pub fn largest_free(&self, kind: MemoryKind) -> u64 {
-        let shelves = &self.shelves[Purpose::Buffers(kind).index()];
-        let largest = |shelf: &Shelf| shelf.with_room.last_key_value().map_or(0, |((room, _), _)| *room);
-        shelves.iter().map(largest).max().unwrap_or(0)
+        let mut largest = 0;
+        for shelf in &self.shelves[Purpose::Buffers(kind).index()] {
+            for ((room, _), key) in shelf.with_room.iter().rev() {
+                if *room <= largest {
+                    break;
+                }
+                largest = largest.max(self.pages[*key].largest());
+            }
+        }
+        largest
     }
 
     /// The most one block can have.
@@ -274,10 +281,14 @@ impl<S: PageSource> Pages<S> {
                 let key = self.least(purpose, Form::Whole, padded).filter(|key| self.pages[*key].size <= most)?;
                 self.take(key, padded)
             }
-            Form::Shared => {
+            Form::Shared => loop {
                 let key = self.least(purpose, Form::Shared, padded)?;
-                self.take(key, padded)
-            }
+                match self.take(key, padded) {
+                    // It has less room than its shelf took it to have.
+                    None => self.put_exactly(key),
+                    place => return place,
+                }
+            },
         }
     }
 
@@ -302,14 +313,19 @@ impl<S: PageSource> Pages<S> {
         Some(place)
     }
 
-    /// Puts a page where its room belongs.
+    /// Puts a page where its room belongs, if its shelf is off by half. A shelf may take a page to have more room than it
+    /// has, and never less: so a buffer that is made and destroyed by turns moves no page.
     fn put(&mut self, key: PageKey) {
+        let page = &self.pages[key];
+        let room = page.largest();
+        if room > page.room || room <= page.room / 2 {
+            self.put_exactly(key);
+        }
+    }
+
+    fn put_exactly(&mut self, key: PageKey) {
         let page = &mut self.pages[key];
-        let room = match &page.space {
-            Some(space) => space.largest(),
-            None if page.live == 0 => page.size,
-            None => 0,
-        };
+        let room = page.largest();
         if room != page.room {
             let shelf = &mut self.shelves[page.purpose.index()][page.form as usize];
             shelf.with_room.remove(&(page.room, page.number));
@@ -559,6 +575,15 @@ impl<S: PageSource> Pages<S> {
 }
 
 impl<P> Page<P> {
+    /// The largest block it has room for.
+    fn largest(&self) -> u64 {
+        match &self.space {
+            Some(space) => space.largest(),
+            None if self.live == 0 => self.size,
+            None => 0,
+        }
+    }
+
     /// Calls `see` with all that ran on it, as far as it is remembered.
     fn behind(&self, see: &mut impl FnMut(Mark)) {
         hazard::conflicts(&self.residue, 0, u64::MAX, true, &mut *see);
