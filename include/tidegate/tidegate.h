@@ -90,7 +90,8 @@ typedef int32_t tg_result;
 #define TG_OK 0
 /**
  * The work did not run: bytes it reads are claimed, or its kernel is broken, or a buffer has no memory. What it was to
- * write took over the same roots. tg_last_report names them.
+ * write took over the same roots. tg_last_report names them. The number is positive, so `result < 0` misses it; ask
+ * TG_IS_TRACKED.
  */
 #define TG_SKIPPED 1
 /** The time was up before the work completed. Nothing changed; ask again. */
@@ -190,7 +191,7 @@ typedef struct tg_str {
 #define TG_WHOLE_SIZE UINT64_MAX
 
 /**
- * What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+ * The launch decides, else the kernel descriptor, else the module. Misuse where there is no kernel to ask.
  *
  * The module says TG_ACCESS_READ of what it only loads and TG_ACCESS_READ_WRITE of what it loads and stores. What it only
  * stores is TG_ACCESS_WRITE for exactly the bytes that the grid and the push constants of the launch prove, and
@@ -608,8 +609,8 @@ typedef struct tg_log_event {
 /**
  * A callback for events. It may be called from any thread that is inside a function of the library, from several
  * at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library
- * but tg_device_destroy, which answers TG_ERROR_WRONG_STATE. What those functions log on behalf of the callback is not
- * reported again. The callback must return: no exception, no longjmp.
+ * but tg_device_destroy, which answers TG_ERROR_WRONG_STATE. Events of functions that the callback calls do not reach
+ * the callback. The callback must return: no exception, no longjmp.
  *
  * With or without a callback, the environment variable TIDEGATE_LOG puts events on stderr, one line each: error, warn,
  * info, debug, trace, or the number of the level; anything else is info. It is read when a device is made.
@@ -1146,7 +1147,8 @@ TG_API tg_result tg_buffer_write(tg_device dev, uint64_t stream, tg_slice dst, c
  * \param src_size Bytes at src; must be the size of the slice.
  * \param flags TG_WRITE_* added together.
  * \returns As tg_buffer_write, and with TG_WRITE_NO_WAIT also TG_NOT_READY: the call would have had to wait, and
- *          nothing changed.
+ *          nothing changed. With TG_WRITE_NO_WAIT, more bytes than the staging memory has are
+ *          TG_ERROR_INVALID_ARGUMENT, because no later try could succeed either.
  * \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
  * \claims As tg_buffer_write; TG_NOT_READY claims and releases nothing.
  */
@@ -1165,6 +1167,9 @@ TG_API tg_result tg_buffer_write_with(tg_device dev, uint64_t stream, tg_slice d
  *
  * If its own copy fails, the call fails by a root of its own, which tg_last_report names and nothing else keeps. The
  * bytes are not claimed, and the next call tries again.
+ *
+ * While the device is lost, the call answers TG_ERROR_DEVICE_LOST. After tg_device_recover the bytes that went with the
+ * device are claimed by the root of the loss, and the call answers TG_ERROR_UNWRITTEN, as for any other claim.
  *
  * \param dev The device.
  * \param stream The stream.
@@ -1186,7 +1191,8 @@ TG_API tg_result tg_buffer_read(tg_device dev, uint64_t stream, void *dst, size_
 /**
  * Copies a slice to another, in the order of a stream.
  *
- * Runs even if the source is partly claimed: claims move with the bytes. Offsets and sizes need no alignment.
+ * Runs even if the source is partly claimed. Claimed bytes are copied like any others, and their claims with them, so the
+ * destination is as good as the source, byte by byte. Offsets and sizes need no alignment.
  *
  * \param dev The device.
  * \param stream The stream.
@@ -1396,9 +1402,9 @@ TG_API tg_result tg_read_release(tg_device dev, tg_read read);
  *   134217728: about 200 nested selections, 150 nested loops or 2500 selections in a row.
  * - Entry points times functions are at most 1048576; so are decorations times targets of groups of decorations.
  *
- * What is beyond a limit is TG_ERROR_LIMIT_EXCEEDED, and the message names the limit and the count. The limits are on
- * what is certain to exhaust a driver. They don't make every driver fast: a module within them may take Mesa's software
- * driver some seconds, and what a compiler unrolls is the driver's choice.
+ * A module beyond a limit is TG_ERROR_LIMIT_EXCEEDED, and the message names the limit and the count. The limits stop
+ * modules that are certain to exhaust a driver. They do not make every driver fast: a module within them may take Mesa's
+ * software driver some seconds, and each driver chooses how far it unrolls a loop.
  */
 #define TG_KERNEL_TRUSTED (1 << 0)
 /**
@@ -1680,8 +1686,9 @@ typedef struct tg_launch_desc {
     uint32_t threads[3];
     /**
      * Three uint32_t group counts in a buffer (VkDispatchIndirectCommand): 12 bytes at a multiple of 4
-     * (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. What
-     * nobody declared to be written counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
+     * (VUID-vkCmdDispatchIndirect-offset-02710). Of a longer slice the launch reads, and checks, the first 12 bytes alone.
+     * Counts beyond the limits of the device run nothing. A binding that is stored to without a declaration counts as
+     * TG_ACCESS_MAY_WRITE, because the library cannot know how much runs.
      */
     tg_slice indirect;
     /** Push constants; copied. May be NULL when push_size is 0. */
@@ -1750,8 +1757,9 @@ TG_API tg_result tg_launch(tg_device dev, const tg_launch_desc *desc);
  *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the driver refuses the
  *          work; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread.
- * \claims Success releases nothing. When the driver refuses the work, each launch in it is a failure, as if it had
- *         been known when it was enqueued.
+ * \claims Success releases nothing. The driver takes or refuses a submission as a whole, and what a stream enqueued
+ *         between two flushes is one. If it is refused, each piece of work in it is a failure, related or not, as if
+ *         that had been known when it was enqueued.
  */
 TG_API tg_result tg_stream_flush(tg_device dev, uint64_t stream);
 
@@ -2259,7 +2267,7 @@ typedef struct tg_suspect_info {
 
 /**
  * Makes a report on the last answer that this thread got from any function and that was neither TG_OK, TG_TIMEOUT,
- * TG_NOT_READY nor TG_INCOMPLETE.
+ * TG_NOT_READY nor TG_INCOMPLETE. A call that cleans up and fails is such an answer too: make the report first.
  *
  * Works before there is a device, and after it. When there was no such answer, the report has the code TG_OK and no
  * roots. Roots that nothing carries any more are not listed.

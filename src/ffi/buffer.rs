@@ -259,7 +259,8 @@ pub unsafe extern "C" fn tg_buffer_write(
 /// \param src_size Bytes at src; must be the size of the slice.
 /// \param flags TG_WRITE_* added together.
 /// \returns As tg_buffer_write, and with TG_WRITE_NO_WAIT also TG_NOT_READY: the call would have had to wait, and
-///          nothing changed.
+///          nothing changed. With TG_WRITE_NO_WAIT, more bytes than the staging memory has are
+///          TG_ERROR_INVALID_ARGUMENT, because no later try could succeed either.
 /// \threadsafety Any thread. Calls on one stream from several threads are in the order the device sees them.
 /// \claims As tg_buffer_write; TG_NOT_READY claims and releases nothing.
 #[unsafe(no_mangle)]
@@ -290,6 +291,9 @@ pub unsafe extern "C" fn tg_buffer_write_with(
 ///
 /// If its own copy fails, the call fails by a root of its own, which tg_last_report names and nothing else keeps. The
 /// bytes are not claimed, and the next call tries again.
+///
+/// While the device is lost, the call answers TG_ERROR_DEVICE_LOST. After tg_device_recover the bytes that went with the
+/// device are claimed by the root of the loss, and the call answers TG_ERROR_UNWRITTEN, as for any other claim.
 ///
 /// \param dev The device.
 /// \param stream The stream.
@@ -322,7 +326,8 @@ pub unsafe extern "C" fn tg_buffer_read(
 
 /// Copies a slice to another, in the order of a stream.
 ///
-/// Runs even if the source is partly claimed: claims move with the bytes. Offsets and sizes need no alignment.
+/// Runs even if the source is partly claimed. Claimed bytes are copied like any others, and their claims with them, so the
+/// destination is as good as the source, byte by byte. Offsets and sizes need no alignment.
 ///
 /// \param dev The device.
 /// \param stream The stream.

@@ -28,9 +28,9 @@ use std::ffi::{c_char, c_void};
 ///   134217728: about 200 nested selections, 150 nested loops or 2500 selections in a row.
 /// - Entry points times functions are at most 1048576; so are decorations times targets of groups of decorations.
 ///
-/// What is beyond a limit is TG_ERROR_LIMIT_EXCEEDED, and the message names the limit and the count. The limits are on
-/// what is certain to exhaust a driver. They don't make every driver fast: a module within them may take Mesa's software
-/// driver some seconds, and what a compiler unrolls is the driver's choice.
+/// A module beyond a limit is TG_ERROR_LIMIT_EXCEEDED, and the message names the limit and the count. The limits stop
+/// modules that are certain to exhaust a driver. They do not make every driver fast: a module within them may take Mesa's
+/// software driver some seconds, and each driver chooses how far it unrolls a loop.
 pub const TG_KERNEL_TRUSTED: u64 = 1 << 0;
 /// Launches of the kernel declare in `extra` what it reaches without binding it. Modules that reach memory the library
 /// cannot see are TG_ERROR_UNSUPPORTED without it. With it a module may

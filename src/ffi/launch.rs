@@ -43,8 +43,9 @@ pub struct tg_launch_desc {
     /// Invocations in each direction: divided by the group size of the kernel, rounded up. After the first, 0 means 1.
     pub threads: [u32; 3],
     /// Three uint32_t group counts in a buffer (VkDispatchIndirectCommand): 12 bytes at a multiple of 4
-    /// (VUID-vkCmdDispatchIndirect-offset-02710). Counts beyond the limits of the device run nothing. What
-    /// nobody declared to be written counts as TG_ACCESS_MAY_WRITE, because how much runs is not known.
+    /// (VUID-vkCmdDispatchIndirect-offset-02710). Of a longer slice the launch reads, and checks, the first 12 bytes alone.
+    /// Counts beyond the limits of the device run nothing. A binding that is stored to without a declaration counts as
+    /// TG_ACCESS_MAY_WRITE, because the library cannot know how much runs.
     pub indirect: tg_slice,
     /// Push constants; copied. May be NULL when push_size is 0.
     pub push: *const c_void,

@@ -45,8 +45,8 @@ pub struct tg_log_event {
 
 /// A callback for events. It may be called from any thread that is inside a function of the library, from several
 /// at once, and holds up the call that logs. It runs outside every lock, so it may call any function of the library
-/// but tg_device_destroy, which answers TG_ERROR_WRONG_STATE. What those functions log on behalf of the callback is not
-/// reported again. The callback must return: no exception, no longjmp.
+/// but tg_device_destroy, which answers TG_ERROR_WRONG_STATE. Events of functions that the callback calls do not reach
+/// the callback. The callback must return: no exception, no longjmp.
 ///
 /// With or without a callback, the environment variable TIDEGATE_LOG puts events on stderr, one line each: error, warn,
 /// info, debug, trace, or the number of the level; anything else is info. It is read when a device is made.

@@ -166,7 +166,7 @@ versioned!(
 );
 
 /// Makes a report on the last answer that this thread got from any function and that was neither TG_OK, TG_TIMEOUT,
-/// TG_NOT_READY nor TG_INCOMPLETE.
+/// TG_NOT_READY nor TG_INCOMPLETE. A call that cleans up and fails is such an answer too: make the report first.
 ///
 /// Works before there is a device, and after it. When there was no such answer, the report has the code TG_OK and no
 /// roots. Roots that nothing carries any more are not listed.

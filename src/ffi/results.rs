@@ -12,7 +12,8 @@ pub type tg_result = i32;
 /// The call did what it says.
 pub const TG_OK: tg_result = 0;
 /// The work did not run: bytes it reads are claimed, or its kernel is broken, or a buffer has no memory. What it was to
-/// write took over the same roots. tg_last_report names them.
+/// write took over the same roots. tg_last_report names them. The number is positive, so `result < 0` misses it; ask
+/// TG_IS_TRACKED.
 pub const TG_SKIPPED: tg_result = 1;
 /// The time was up before the work completed. Nothing changed; ask again.
 pub const TG_TIMEOUT: tg_result = 2;

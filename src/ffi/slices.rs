@@ -106,7 +106,7 @@ pub struct tg_use {
     pub reserved: u32,
 }
 
-/// What the launch, else the kernel descriptor, else the module says. Not accepted where there is no kernel to ask.
+/// The launch decides, else the kernel descriptor, else the module. Misuse where there is no kernel to ask.
 ///
 /// The module says TG_ACCESS_READ of what it only loads and TG_ACCESS_READ_WRITE of what it loads and stores. What it only
 /// stores is TG_ACCESS_WRITE for exactly the bytes that the grid and the push constants of the launch prove, and
