@@ -1,4 +1,4 @@
-//! The process around the library: it may be forked, and it ends. Who notices either is in `ffi/process.rs`.
+//! The process around the library: it may be forked, and it ends. `ffi/process.rs` notices both.
 //!
 //! A forked child has one thread, whatever locks the others held, and none of the driver's threads. At exit the
 //! destructors of drivers and layers run, and a driver that still works then may crash. Neither can be helped

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
-/// Where a thread keeps the box that nobody uses.
+/// Where a thread keeps a box that is not in use.
 pub type Kept<T> = Cell<Option<Box<T>>>;
 
 /// What can lie in such a box.

@@ -229,7 +229,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Takes memory, if any is wanted. Nothing is taken where some comes back from work in flight, which goes into
-    /// `behind`: who gives it can wait.
+    /// `behind`: a caller that gives it can wait.
     fn take_memory(
         &mut self,
         backend: &B,

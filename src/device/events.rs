@@ -1,4 +1,4 @@
-//! Events: how far a stream was when somebody asked.
+//! Events: how far a stream was when the event was recorded.
 //!
 //! An event is a point of its stream's slot. It says when work is over and nothing about its bytes: a batch the device
 //! refused counts as over, and what it was to write is claimed as always.
@@ -53,7 +53,7 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Work enqueued on the stream from now on comes after everything before the event. The device waits, nobody else.
+    /// Work enqueued on the stream from now on comes after everything before the event. The device waits, no thread does.
     pub fn stream_wait_event(&self, stream: u64, event: Handle) -> Result {
         let point = self.point_of(event)?;
         self.usable()?;
@@ -67,7 +67,7 @@ impl<B: Backend> Device<B> {
         self.naming_loss(told)
     }
 
-    /// Forgets an event; whoever waits for it goes on waiting. The null handle is fine.
+    /// Forgets an event; threads that wait for it go on waiting. The null handle is fine.
     pub fn event_destroy(&self, event: Handle) -> Result {
         if event.is_null() {
             return Ok(());

@@ -77,9 +77,9 @@ pub enum Basis {
 }
 
 impl<B: Backend> Kernel<B> {
-    /// What the descriptor, else the module, says of a binding; and what proves that launches write bytes of one that
-    /// they may write. Bytes that nobody declared anything of are taken to be read and written: better too much than one
-    /// stale byte. So are those of a broken kernel that is launched with another number of bindings than its module has.
+    /// The access that the descriptor, else the module, gives a binding; and the proof of a binding that launches may
+    /// write. If neither gives one, the binding counts as read and written: better too much than one stale byte. So do
+    /// all bindings of a broken kernel that is launched with another number of bindings than its module has.
     pub(super) fn access(&self, binding: usize, given: usize) -> (Access, Option<&Coverage>) {
         if let Some(Some(declared)) = self.declared.get(binding) {
             return (*declared, None);

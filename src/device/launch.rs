@@ -261,7 +261,7 @@ fn collect_uses<B: Backend>(
     Ok(may_be_proven)
 }
 
-/// Of bindings that nobody declared anything of, the bytes that this grid and these push constants are proven to write
+/// Of bindings without a declaration, the bytes that this grid and these push constants are proven to write
 /// are written (R9). A part of a slice is one more use; the use of the whole slice stands for the rest.
 fn prove<B: Backend>(kernel: &Kernel<B>, desc: &LaunchDesc<'_>, groups: [u32; 3], uses: &mut Vec<Use>) {
     let count = desc.bindings.len();

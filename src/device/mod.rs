@@ -68,8 +68,8 @@ struct Core<B: Backend> {
     staging: VecDeque<(Point, Place)>,
     /// Memory in which indirect launches check their counts: free once their point is complete.
     scratch: Vec<(Point, Place)>,
-    /// What destroyed buffers left under work that is held back: free once that work is on its way. Who took such
-    /// memory would be held back with it.
+    /// Memory of destroyed buffers under work that is held back: free once that work is submitted. Work on such memory
+    /// would be held back with it.
     held_places: Vec<(Place, Hazards)>,
     /// Copies of host reads that calls wait for, or waited for in vain.
     copies: HostCopies,
@@ -105,7 +105,7 @@ struct Names {
 
 /// A Vulkan device (or whatever stands behind the backend) with everything that is known of its bytes.
 pub struct Device<B: Backend> {
-    /// Shared with nobody but what is parked: a device that may still be working keeps what it works on.
+    /// Shared only with parked devices: a device that may still be working keeps what it works on.
     core: Arc<Mutex<Core<B>>>,
     /// One lock a queue: submissions to it go in the order in which their recordings were closed.
     queues: Vec<Mutex<()>>,
@@ -133,7 +133,7 @@ struct Refusal {
     roots: Roots,
 }
 
-/// The device's lock. A panic while it is held leaves half done what was going on, and nobody can say which half: the
+/// The device's lock. A panic while it is held leaves work half done, and no record tells which half: the
 /// device is given up then, as if it were lost. So every byte it held is claimed and no wait waits for what will never
 /// be answered (R4, R14).
 struct Guard<'a, B: Backend> {

@@ -141,7 +141,7 @@ fn a_panic_under_the_lock_gives_the_device_up_and_claims_every_byte() {
     }
 }
 
-/// Whoever takes a submission may lose it: then what comes behind it in its slot says so.
+/// If a submission is lost after it was taken, the next one of its slot tells.
 #[test]
 fn a_submission_that_is_lost_on_its_way_fails_when_the_next_is_accepted() {
     for scheduling in SCHEDULINGS {

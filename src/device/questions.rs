@@ -168,7 +168,7 @@ impl<B: Backend> Device<B> {
         self.take_report(taking)
     }
 
-    /// Takes a report in pieces, so that nobody waits for all of it, and puts it together without the lock.
+    /// Takes a report in pieces, so that no call waits for all of it, and puts it together without the lock.
     fn take_report(&self, mut taking: Taking) -> Report {
         loop {
             let core = self.lock();

@@ -37,13 +37,13 @@ pub(super) struct Read {
 enum State {
     /// The copy was enqueued. `room` is what the bytes will take on the host: a read that began has it.
     Copying { private: BlockKey, point: Point, room: Vec<u8> },
-    /// The bytes. Whoever was lent them keeps them until the release.
+    /// The bytes. A caller that borrowed them keeps them until the release.
     Here(Arc<Vec<u8>>),
     /// Some byte is claimed.
     Unwritten(BlockKey),
 }
 
-/// Copies that are over and may be taken up, at the most: who timed out may never ask again.
+/// Copies that are over and may be taken up, at the most: a call that timed out may never come again.
 pub(super) const MAX_KEPT_COPIES: usize = 16;
 
 /// The copy of a host read that a call waits for, or waited for in vain.
@@ -389,7 +389,7 @@ impl<B: Backend> Device<B> {
             }
             reads.iter().filter(|(_, read)| is_over(read)).map(|(handle, _)| handle).collect()
         });
-        // One that cannot be fetched is somebody's to ask for again, and gives no memory back.
+        // A read that cannot be fetched may be asked for again, and gives no memory back.
         let is_fetched =
             |read: &Handle| matches!(self.finish_read(*read, Deadline::after(0)), Ok(()) | Err(Error::Unwritten(_)));
         over.into_iter().filter(is_fetched).count() > 0
@@ -453,7 +453,7 @@ fn read_of(bytes: Bytes) -> Use {
 }
 
 impl<B: Backend> Core<B> {
-    /// A block that is nobody's buffer.
+    /// A block that belongs to no buffer.
     fn private_block(&mut self, size: u64, device_memory: bool) -> BlockKey {
         let name = Name { noun: "buffer", serial: 0, label: self.names.none.clone() };
         let Core { failures, memory, .. } = self;
@@ -525,7 +525,7 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// The copies of reads that somebody will ask for.
+    /// The copies of reads that are under way.
     pub(super) fn reads_under_way(&self) -> impl Iterator<Item = Point> {
         self.reads.iter().filter_map(|(_, read)| match read.state {
             State::Copying { point, .. } => Some(point),

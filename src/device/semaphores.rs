@@ -2,7 +2,7 @@
 //!
 //! Work that waits for a value nobody is known to signal stays on the host: handed to a queue it would hold up
 //! everything behind it there, and a device that waits for ever cannot be destroyed. Nobody tells us that a value was
-//! reached; whoever flushes or waits next finds out.
+//! reached; the next flush or wait finds out.
 
 use super::Device;
 use crate::error::{Error, Result};

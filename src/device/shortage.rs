@@ -1,8 +1,8 @@
 //! When memory is short: a full device can still be written and read, one after the other.
 //!
-//! What moves bytes gives its memory back when it is over, as does work on what was destroyed, and nobody may have looked
-//! since. So whoever finds no room looks, tries again, then waits for the oldest that goes on by itself, whichever slot it
-//! is of; a new buffer waits for all that is in flight by then, once. What only the caller can let go on is not waited for.
+//! Copies give their staging memory back when they are over, and work on destroyed buffers gives back theirs. If a call
+//! finds no memory, it looks for work that is over and tries again. Then it waits for the oldest such work, of whichever
+//! slot; a new buffer waits once for everything in flight. No call waits for work that only the caller can release.
 
 use super::buffers::KINDS;
 use super::waits::Deadline;
@@ -51,7 +51,7 @@ impl<B: Backend> Core<B> {
         })
     }
 
-    /// Takes back what is over. Whether there is more memory than there was: if not, nobody is asked again.
+    /// Takes back what is over. Whether there is more memory than there was: if not, no driver call is repeated.
     pub(super) fn reclaim(&mut self, backend: &B) -> bool {
         let held = |core: &Self| {
             let usage = |kind| core.memory.pages.usage(kind);
@@ -110,7 +110,7 @@ impl<B: Backend> Device<B> {
                 Ok(())
             }
             Shortage::HeldBack => {
-                // The caller may have let it go by now, and nobody sent it off.
+                // The caller may have released it by now, and no call has submitted it since.
                 self.send_off();
                 let is_held = self.with(|core| {
                     let _ = core.refresh(&self.backend);

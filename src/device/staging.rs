@@ -86,7 +86,7 @@ impl<B: Backend> Device<B> {
             };
             match shortage {
                 Shortage::Until(point) if no_wait => {
-                    // Who asks again and again gets there some day.
+                    // A call that is repeated succeeds once this work is over.
                     let _ = self.flush_slot(point.slot);
                     return Err(Error::NotReady);
                 }

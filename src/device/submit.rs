@@ -76,7 +76,7 @@ impl<B: Backend> Device<B> {
             }
             Ok(Turn::Room) => self.room_first(core, deadline, no_room).map(|()| None),
             Err(error) => {
-                // Of work that failed nobody's next call is to hear.
+                // Work that failed is not to flush a slot at the next call.
                 core.streams.due();
                 self.unlock_and_log(core);
                 Err(error)
@@ -156,7 +156,7 @@ impl<B: Backend> Device<B> {
         self.submit_all(queue, in_order, core).0
     }
 
-    /// The same for who has both locks. Nothing waits for the queue's with the device's in hand, and the log is told
+    /// The same for a caller that has both locks. Nothing waits for the queue's with the device's in hand, and the log is told
     /// when both are free. Also whether something is no longer held back on whichever queue.
     fn submit_all<'a>(
         &'a self,
@@ -167,7 +167,7 @@ impl<B: Backend> Device<B> {
         let mut refusals = SmallVec::new();
         while let Some(mut submission) = core.streams.next(queue) {
             drop(core);
-            // Nobody else has it now: however this ends, it is answered.
+            // No other code has it now: however this ends, it is answered.
             let answered = caught(|| self.hand_over(queue, &mut submission)).and_then(|answer| answer);
             if answered.as_ref().is_err_and(|fault| !is_short(fault) && fault.code != Code::DeviceLost) {
                 // It may run all the same. What comes next may be a host write, or work on another queue.
@@ -227,13 +227,13 @@ impl<B: Backend> Device<B> {
         self.flush_locked(self.lock(), slot)
     }
 
-    /// The same for who has the lock.
+    /// The same for a caller that has the lock.
     pub(super) fn flush_locked(&self, core: Guard<'_, B>, slot: u32) -> Result {
         self.flush_and_hear(core, slot, |refusal| refusal.points.iter().any(|point| point.slot == slot))
     }
 
-    /// The same for who enqueued `first` to `last` of the slot, and answers for nothing but that: what the slot had from
-    /// others may be refused in the same flush (R2). A loss is everyone's.
+    /// The same for a call that enqueued `first` to `last` of the slot, and answers for those alone: the same flush may
+    /// refuse work of other calls (R2). A loss is the answer of every call.
     pub(super) fn flush_own(&self, first: Point, last: Point) -> Result {
         let is_own = |point: &Point| point.slot == first.slot && (first.batch..=last.batch).contains(&point.batch);
         self.flush_and_hear(self.lock(), first.slot, |refusal| {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The longest single wait of the driver's: a loss that it does not signal is noticed in between.
 const STEP: Duration = Duration::from_millis(100);
-/// How often work that is held back is looked at: nobody tells us that the caller let it go.
+/// How often work that is held back is looked at: no call tells that the caller released it.
 const HELD_STEP: Duration = Duration::from_millis(1);
 
 /// How often the processor is left to others before a wait puts its thread to sleep. Something short on a driver that
@@ -130,7 +130,7 @@ impl<B: Backend> Device<B> {
             match progress {
                 Progress::Over => return Ok(()),
                 _ if !reached && over => return Err(Error::Timeout),
-                // Nobody tells when what is held back may go on.
+                // No call tells when work that is held back may go on.
                 Progress::Waiting if !reached => std::thread::sleep(step.min(HELD_STEP)),
                 _ => {}
             }
@@ -142,7 +142,7 @@ impl<B: Backend> Device<B> {
         let mut core = self.lock();
         let answer = core.refresh(&self.backend);
         let progress = core.streams.progress(point);
-        // Nothing in flight will be heard of again, whoever learnt of the loss.
+        // Nothing in flight will be heard of again, whichever call learnt of the loss.
         let is_lost = progress != Progress::Over && core.failures.is_lost();
         let loss = if is_lost { core.failures.loss_fault() } else { None };
         if progress == Progress::Waiting {
@@ -412,7 +412,7 @@ impl<B: Backend> Core<B> {
 
 impl<B: Backend> Drop for Device<B> {
     fn drop(&mut self) {
-        // Whoever did not close it in time gets what closing would have freed, unless something may be running on it.
+        // A device that was not closed in time is freed here, unless something may be running on it.
         if self.is_parked {
             return;
         }

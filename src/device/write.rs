@@ -78,7 +78,7 @@ impl<B: Backend> Device<B> {
         while in_pieces || (write.was_held && self.with(|core| core.is_held_back(&self.backend, slot))) {
             let fits = src.len() as u64 <= self.with(|core| core.staging_room(slot));
             match if fits { self.stage_all(write) } else { Err(Error::NotReady) } {
-                // The caller may have let it go by now, and nobody sent it off.
+                // The caller may have released it by now, and no call has submitted it since.
                 Err(Error::NotReady) if write.was_held && !sent_off => {
                     self.send_off();
                     sent_off = true;

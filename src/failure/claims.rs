@@ -97,7 +97,7 @@ impl Claims {
         }
     }
 
-    /// Lists it among the blocks that carry claims, or no longer. Memory that is nobody's buffer is never listed.
+    /// Lists it among the blocks that carry claims, or no longer. Memory that belongs to no buffer is never listed.
     pub(super) fn list(&mut self, roots: &mut RootTable) {
         let claimed = self.is_claimed() && self.name.serial != 0;
         if claimed != self.is_listed {
@@ -125,7 +125,7 @@ impl Claims {
         }
     }
 
-    /// The roots of `set` take over the bytes; they must be held by somebody while this runs.
+    /// The roots of `set` take over the bytes; the caller holds them while this runs.
     pub(super) fn claim(&mut self, start: u64, end: u64, set: SetKey, roots: &mut RootTable) {
         if self.unallocated.is_none() {
             // What the same roots hold already stays as it is.

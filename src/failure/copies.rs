@@ -43,7 +43,7 @@ impl Copies {
         self.by_source.get(&from.block).is_some_and(|standing| standing.iter().any(|one| one.copy == copy))
     }
 
-    /// Nobody may take up the copy any more.
+    /// No read may take up the copy any more.
     pub fn remove(&mut self, from: Bytes, copy: BlockKey) {
         self.retain(from.block, |one| one.copy != copy);
     }

@@ -15,7 +15,7 @@ pub trait Holds<V> {
     fn release(&mut self, value: V);
 }
 
-/// For values that nobody counts.
+/// For values without a reference count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uncounted;
 
@@ -210,7 +210,7 @@ impl<V: Clone + PartialEq> IntervalMap<V> {
         });
     }
 
-    /// Leaves only the ranges whose values are to be kept, for values that nobody counts.
+    /// Leaves only the ranges whose values are to be kept, for values without a reference count.
     pub fn retain(&mut self, mut keep: impl FnMut(&V) -> bool) {
         match &mut self.ranges {
             Ranges::Empty => {}

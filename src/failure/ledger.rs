@@ -164,7 +164,7 @@ pub(super) struct PassedOn<'a> {
 }
 
 impl Ledger {
-    /// An empty one with room for so many entries; who adds more than that looks after the bound itself.
+    /// An empty ledger with room for so many entries. A caller that adds more bounds them itself.
     pub fn with_room(room: usize) -> Ledger {
         Ledger { room, ..Ledger::default() }
     }
@@ -718,7 +718,7 @@ mod tests {
             ledger.compact(&mut roots, &most_over);
             (ledger.entries.iter().filter(|entry| entry.failed.is_some()).count(), roots.len())
         };
-        // Nobody read what these were to write.
+        // No entry read what these were to write.
         for batch in 10..1000 {
             assert_eq!(fail(&mut ledger, batch, 8 * (batch % 7 + 1)), (0, 0));
         }

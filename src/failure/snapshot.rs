@@ -1,9 +1,9 @@
 //! Taking a report: the roots, the claims they still have, and the paths to what was asked about.
 //!
-//! A report may be long, and who wants to write meanwhile does not wait for it: it is taken in pieces, between which its
-//! taker lets the store go. Nothing is put into words before the last piece is taken. So each root and each claim is told
-//! as it was at one moment of the call, not all as of the same one: what others claim or release meanwhile may be told or
-//! not, what they leave alone is told. A report that fits one piece, as most do, is of one moment.
+//! A report may be long, and a write on another thread does not wait for it. The report is taken in pieces, and the store
+//! is free between them. Text is rendered after the last piece. So each root and each claim is told as of one moment of
+//! the call, but not all as of the same moment: changes that other threads make meanwhile may be told or not. A report
+//! that fits one piece, as most do, is of one moment.
 
 use super::claims::{BlockKey, Bytes, Claims};
 use super::report::{ClaimedRange, Failure, Report, Step};
@@ -190,7 +190,7 @@ fn told(root: &Root, asked: &[u64]) -> Told {
 }
 
 impl Taking {
-    /// The report, once all of it is taken. Needs no store, and holds nobody up.
+    /// The report, once all of it is taken. Needs no store, and blocks no call.
     pub fn finish(self) -> Report {
         let Taking { claims, roots, mut report, about, .. } = self;
         report.failures = roots.into_iter().map(described).collect();

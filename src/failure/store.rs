@@ -456,7 +456,7 @@ pub trait FailureStore {
         id
     }
 
-    /// The bytes were written by somebody who knows: claims on exactly them are released, as far as they can be.
+    /// The caller knows that the bytes are written: claims on exactly them are released, as far as they can be.
     fn written(&mut self, bytes: &[Bytes]) {
         self.prove_written(bytes);
         let (blocks, failures) = self.split();
@@ -671,7 +671,7 @@ pub trait FailureStore {
                 .claims(from.block)
                 .zip(blocks.claims(to.block))
                 .map(|(from, to)| (from.name.clone(), to.name.clone()));
-            // No path leads to a block that is nobody's buffer.
+            // No path leads to a block that belongs to no buffer.
             if let Some((needed, produced)) = names.filter(|(_, produced)| produced.serial != 0) {
                 let step = NewStep { kind: StepKind::Copy, work: name.into(), needed: &needed, produced: &[&produced] };
                 let mut told: SmallVec<[RootKey; 8]> = SmallVec::new();

@@ -1,4 +1,4 @@
-//! Hazards: who last wrote each byte of memory, and who read it since.
+//! Hazards: the work that last wrote each byte of memory, and the work that read it since.
 //!
 //! Kept per byte range, with the memory and not with the buffer: work on memory that a destroyed buffer left behind is
 //! just one more thing a new buffer's first write comes after (R17).
@@ -15,7 +15,7 @@ pub struct Mark {
     pub sequence: u64,
 }
 
-/// Who has to be waited for.
+/// The work that has to be waited for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hazard {
     /// The last work that wrote the bytes; several where ranges were collapsed into one.
@@ -160,10 +160,10 @@ pub fn transfer(from: &mut Hazards, start: u64, end: u64, into: &mut Hazards, to
     });
 }
 
-/// More ranges than this say more about memory that nobody owns than anybody will ask.
+/// More ranges than this tell more about memory without an owner than any call asks.
 const MANY: usize = 16;
 
-/// Makes one range of many: whoever comes after all of it comes after the latest of each slot.
+/// Makes one range of many: work after all of it comes after the latest of each slot.
 pub fn collapse(hazards: &mut Hazards) {
     if hazards.len() <= MANY {
         return;

@@ -472,8 +472,8 @@ impl<S: PageSource> Pages<S> {
         !self.with_residue.is_empty()
     }
 
-    /// Forgets what freed blocks left behind, all of which is over: one barrier stands for it, and whoever takes the
-    /// memory next does not have to carry it along.
+    /// Forgets what freed blocks left behind, all of which is over: one barrier stands for it, and the
+    /// next block there does not have to carry it along.
     pub fn forget_residue(&mut self) {
         for key in std::mem::take(&mut self.with_residue) {
             if let Some(page) = self.pages.get_mut(key) {
@@ -506,7 +506,7 @@ impl<S: PageSource> Pages<S> {
         }
         let is_idle = page.live == 0;
         if is_idle {
-            // Nobody will ask what ran where in an empty page, only whether it is all over.
+            // No call asks what ran where in an empty page, only whether it is all over.
             hazard::collapse(&mut page.residue);
         }
         self.put(place.page);

@@ -7,13 +7,14 @@
 //! that is held back for a semaphore of the caller's is not: what depends on it is held back behind it, in a batch that
 //! holds nothing else. A batch names only batches that were closed before it, so batches never wait for each other.
 //!
-//! Whoever comes after a batch comes after all that one came after. That ends where the batch is refused: nothing of it
-//! is on the device, nor what it was to wait for. Who hears of it while recording comes after everything the device
-//! accepted instead; who was recorded before, when it is submitted: a barrier is there, and the other queues are waited
-//! for then. That is too much, but it ends by itself. What is held back is another matter, as the caller may never let
-//! it go. Work comes after what is held back only by naming it, so a batch stood for what it named and for nothing else
-//! that is held back. All of that was answered before the batch was submitted; if it was not, because it could not be
-//! closed, what it named is remembered.
+//! Work after a batch is also after everything that the batch came after. If the batch is refused, that no longer holds:
+//! neither the batch nor its waits reached the device. If a predecessor is refused while a command buffer is open, the
+//! next dispatch is preceded by a full barrier, and by a wait for the other queues. If the command buffer was closed by
+//! then, the same is done when it is submitted. That orders more than it must, but every wait of it ends.
+//!
+//! Work that is held back is different, because the caller may never release it. A batch is after such work only if the
+//! batch names it. All of that was answered before the batch was submitted. If the batch could not be closed, the names
+//! are remembered.
 
 use super::answers::Answers;
 use super::backend::{Backend, External};
@@ -232,7 +233,7 @@ impl<B: Backend> EventStreams<B> {
     }
 
     /// What a batch named, or an earlier one of its slot, for which it stands too. A batch only names what was closed
-    /// before it, so whoever goes on from there comes to an end.
+    /// before it, so a walk from there comes to an end.
     fn lost_by(&self, point: Point) -> impl Iterator<Item = &Lost> {
         self.lost.iter().filter(move |lost| lost.refused.slot == point.slot && lost.refused.batch <= point.batch)
     }
@@ -707,7 +708,7 @@ impl<B: Backend> Driver<B> for EventStreams<B> {
             if let Some(recording) = own.recording.take() {
                 backend.recycle(slot, recording);
             }
-            // Nobody will ever answer for what it recorded.
+            // No answer will come for what it recorded.
             if own.recorded > 0 {
                 own.finish();
             }

@@ -134,8 +134,8 @@ struct Slot<B: Backend> {
     /// Work comes after everything there was before the caller said so.
     told: Option<Told>,
     /// Semaphores of the caller's that batches on their way wait for, with the executor's batch they are in: a refused
-    /// one has waited for nothing, and then the slot's next has to. No other slot's: nobody would know when the caller
-    /// may destroy them.
+    /// one has waited for nothing, and then the slot's next has to. No other slot's, or the caller could not know when
+    /// it may destroy them.
     handed: SmallVec<[(u64, External); 1]>,
     /// What the device answered.
     answers: Answers,
@@ -630,8 +630,8 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     fn close(&mut self, backend: &B, slot: u32) -> Vec<Unclosed> {
         self.seal(slot);
         let mut failed = Vec::new();
-        // Closing one batch may free another one behind it; so may its failure, and whoever flushes hears only of his
-        // own.
+        // Closing one batch may free another one behind it; so may its failure, and a flush hears only of its own
+        // slot.
         loop {
             match self.close_ready(backend) {
                 Ok(true) => {}
@@ -642,7 +642,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
     }
 
     fn next(&mut self, queue: usize) -> Option<Submission<B::Recording>> {
-        // Whoever holds another queue's lock may be beside one who is submitting.
+        // All batches go to queue 0: a thread with the lock of another queue may run beside a thread that submits.
         if queue == 0 { self.pending.pop_front() } else { None }
     }
 
@@ -751,7 +751,7 @@ impl<B: Backend> Driver<B> for SchedulerStreams<B> {
             own.sealed.clear();
             own.open.externals.clear();
             own.handed.clear();
-            // Nobody will ever answer for what it queued.
+            // No answer will come for what it queued.
             if !own.open.tasks.is_empty() {
                 own.open.start_over();
             }

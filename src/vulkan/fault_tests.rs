@@ -86,7 +86,7 @@ macro_rules! table {
                 $($name => {
                     $shim::REAL.store(real_function as usize, Ordering::Release);
                     let call: vk::$type = $shim::call;
-                    // SAFETY: function pointers are handed out untyped here and typed again by whoever asked.
+                    // SAFETY: function pointers are handed out untyped here and typed again by the caller.
                     Some(unsafe { std::mem::transmute::<vk::$type, unsafe extern "system" fn()>(call) })
                 })*
                 _ => special(name, real),
@@ -133,7 +133,7 @@ fn special(name: &str, real: vk::PFN_vkVoidFunction) -> vk::PFN_vkVoidFunction {
     let real_function = real?;
     match name {
         "vkGetInstanceProcAddr" => {
-            // SAFETY: handed out untyped, typed again by whoever asked.
+            // SAFETY: handed out untyped, typed again by the caller.
             Some(unsafe {
                 std::mem::transmute::<vk::PFN_vkGetInstanceProcAddr, unsafe extern "system" fn()>(instance_proc)
             })

@@ -429,7 +429,7 @@ impl backend::Backend for Backend {
 
     fn external_reached(&self, external: External) -> Result<bool, Fault> {
         let semaphore = vk::Semaphore::from_raw(external.semaphore);
-        // SAFETY: who named the semaphore keeps it alive, and it is a timeline of this device.
+        // SAFETY: the caller keeps the semaphore alive, and it is a timeline of this device.
         match unsafe { self.gpu.raw.get_semaphore_counter_value(semaphore) } {
             Ok(value) => Ok(value >= external.value),
             Err(result) => Err(self.gpu.fault(result, "vkGetSemaphoreCounterValue", "for a semaphore of the caller's")),

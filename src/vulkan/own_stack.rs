@@ -1,4 +1,4 @@
-//! A stack of known size for those who recurse over a module.
+//! A stack of known size for code that recurses over a module.
 //!
 //! The validator and drivers recurse as deeply as a module nests, calls and chains. How much stack the caller has left
 //! nobody knows; what a module within the limits takes has been measured, and is a part of what there is here. A thread

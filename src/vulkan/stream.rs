@@ -211,7 +211,7 @@ impl Recording {
     fn reset(&mut self) -> bool {
         self.bound = 0;
         self.descriptors.recycle(&self.gpu);
-        // SAFETY: the batch is not pending and nobody else uses the pool.
+        // SAFETY: the batch is not pending and no other code uses the pool.
         let result = unsafe {
             (self.gpu.raw.fp_v1_0().reset_command_pool)(
                 self.gpu.raw.handle(),

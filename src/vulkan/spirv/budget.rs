@@ -1,4 +1,4 @@
-//! What a module costs those who read it, counted before any of them does.
+//! What a module costs its readers, counted before any of them reads it.
 //!
 //! The validator and drivers recurse, and some of their work grows with the square of what they read, or doubles with
 //! every line of it. A module of a few hundred bytes can so take all stack, memory or time there is. So one pass over
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 /// Bytes of a module.
 pub(super) const MOST_BYTES: usize = 16 << 20;
-/// Instructions of a module, those that do nothing included: each is an object of its own to whoever parses it.
+/// Instructions of a module, those that do nothing included: each is an object of its own to a parser.
 pub(super) const MOST_INSTRUCTIONS: u64 = 1 << 18;
 /// Steps of looking at what the kernel does: see [`super::index::Index::spend`].
 pub(super) const MOST_STEPS: u64 = 1 << 26;

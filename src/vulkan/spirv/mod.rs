@@ -152,7 +152,7 @@ pub fn inspect(source: &KernelSource<'_>, limits: &ModuleLimits) -> Result<Modul
     }
 }
 
-/// Runs what looks at bytes nobody vouches for; a defect in it must not end the process.
+/// Runs code over untrusted bytes; a defect in it must not end the process.
 fn contained<T>(look: impl FnOnce() -> T) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(look))
         .map_err(|_| Fault::new(Code::InvalidShader, "the module cannot be parsed: the parser gave up on it"))

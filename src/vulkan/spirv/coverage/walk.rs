@@ -118,7 +118,7 @@ pub(super) struct Walk<'i, 'a> {
     pub(super) loads: Vec<Site>,
     /// Bindings that are used in a way that is neither.
     pub(super) strange: Vec<bool>,
-    /// Something is loaded from where nobody knows.
+    /// Something is loaded from an unknown place.
     pub(super) unseen: bool,
 }
 
