@@ -137,6 +137,15 @@ static void use_everything(tg_device dev) {
     TELL(tg_mark_written(dev, slices, SLICES));
     TELL(tg_claims(dev, whole(first[1]), claims, SLICES, &count));
     TELL(tg_device_claims(dev, claims, SLICES, &count));
+    tg_error_desc error = TG_ERROR_DESC_INIT;
+    error.message = text("declared bad");
+    TELL(tg_taint(dev, slices, SLICES, &error));
+    tg_scope_desc scope_desc = TG_SCOPE_DESC_INIT;
+    for (size_t i = 0; i < SLICES; i++) extra[i] = use(part(first[2], i * 8, 4), TG_ACCESS_WRITE);
+    scope_desc.uses = extra;
+    scope_desc.use_count = SLICES;
+    tg_scope scope = {0};
+    if (TELL(tg_scope_begin(dev, &scope_desc, &scope)) == TG_OK) TELL(tg_scope_fail(dev, scope, NULL));
     TELL(tg_device_wait(dev, TEST_LONG));
 }
 

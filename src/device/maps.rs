@@ -165,7 +165,7 @@ impl<B: Backend> Core<B> {
             return Ok(Turn::Behind(behind));
         }
         let place = self.place_of(bytes)?;
-        let scope = self.enter_write(&work, &uses).map_err(Error::Skipped)?;
+        let scope = self.enter_write(&work, uses.to_vec()).map_err(Error::Skipped)?;
         let page = self.memory.pages.page(place.page).clone();
         let offset = place.offset + bytes.start;
         let mapping = Mapping { access, scope: Some(scope), page: page.clone(), offset };

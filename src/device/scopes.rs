@@ -6,6 +6,7 @@ use crate::code::Code;
 use crate::error::{Error, Fault, Result, Roots};
 use crate::failure::{FailureStore, MAX_NAME, ScopeKey, Use, Work, cut};
 use crate::stream::Backend;
+use arrayvec::ArrayVec;
 use std::sync::Arc;
 
 impl<B: Backend> Device<B> {
@@ -83,29 +84,30 @@ impl<B: Backend> Core<B> {
             return Ok(Turn::Room);
         }
         let room = self.has_room();
-        let scope = self.enter_write(&work, &uses).map_err(Error::Skipped)?;
+        let blocks = uses.iter().filter(|u| u.access.writes()).filter_map(|u| self.memory.blocks.get(u.bytes.block));
+        let written: ArrayVec<u64, 8> = blocks.map(|block| block.claims.name.serial).take(8).collect();
+        let scope = self.enter_write(&work, uses).map_err(Error::Skipped)?;
         // A lost device has no unfinished work, and tokens are still written.
         if let Err(fault) = room
             && !self.failures.is_lost()
         {
-            return Err(self.refuse_scope(scope, &uses, fault));
+            return Err(self.refuse_scope(scope, written, fault));
         }
         match self.scopes.insert(scope) {
             Ok(handle) => Ok(Turn::Done(handle)),
             Err(scope) => {
                 let fault = self.scopes.refusal("open scopes");
-                Err(self.refuse_scope(scope, &uses, fault))
+                Err(self.refuse_scope(scope, written, fault))
             }
         }
     }
 
     /// The scope cannot be had, and what it was to write is claimed for that.
-    fn refuse_scope(&mut self, scope: ScopeKey, uses: &[Use], fault: Fault) -> Error {
+    fn refuse_scope(&mut self, scope: ScopeKey, written: ArrayVec<u64, 8>, fault: Fault) -> Error {
         let id = self.exit_write(scope, Some(fault.clone()));
         let mut roots = Roots::default();
         roots.ids.push(id);
-        let blocks = uses.iter().filter(|u| u.access.writes()).filter_map(|u| self.memory.blocks.get(u.bytes.block));
-        roots.asked.extend(blocks.take(8).map(|block| block.claims.name.serial));
+        roots.asked = written;
         Error::Failed(Box::new(fault), roots)
     }
 }

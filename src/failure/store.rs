@@ -443,31 +443,36 @@ pub trait FailureStore {
     /// keeps the reason why (R7).
     fn taint(&mut self, fault: Fault, context: Context, bytes: &[Bytes]) -> u64 {
         let (blocks, failures) = self.split();
-        let is_there = |bytes: &&Bytes| blocks.claims(bytes.block).is_some_and(Claims::is_allocated);
-        let there: SmallVec<[Bytes; 8]> = bytes.iter().filter(is_there).copied().collect();
-        if there.is_empty() {
+        let is_there =
+            |blocks: &Self::Blocks, bytes: &Bytes| blocks.claims(bytes.block).is_some_and(Claims::is_allocated);
+        if !bytes.iter().any(|bytes| is_there(blocks, bytes)) {
             return 0;
         }
         let set = failures.mint(fault, context, &[]);
         let id = failures.id(set);
-        claim_all(blocks, failures, set, there.iter().copied(), true);
-        settle(blocks, failures, there.iter().copied());
+        // Without a list of them: it may be memory for a list that is lacking.
+        for bytes in bytes {
+            if is_there(blocks, bytes) {
+                claim_all(blocks, failures, set, std::iter::once(*bytes), true);
+            }
+        }
+        settle(blocks, failures, bytes.iter().filter(|bytes| is_there(blocks, bytes)).copied());
         failures.roots.release(set);
         id
     }
 
     /// The caller knows that the bytes are written: claims on exactly them are released, as far as they can be.
     fn written(&mut self, bytes: &[Bytes]) {
-        self.prove_written(bytes);
+        self.prove_written(bytes.iter().copied());
         let (blocks, failures) = self.split();
         settle(blocks, failures, bytes.iter().copied());
     }
 
     /// The caller's word that it wrote the bytes releases them. Memory of a lost device it could not write: that is the
     /// loss's, whatever was claimed of it and whoever asked meanwhile (R14).
-    fn prove_written(&mut self, bytes: &[Bytes]) {
+    fn prove_written(&mut self, bytes: impl Iterator<Item = Bytes>) {
         let is_lost = self.parts().1.is_lost();
-        for Bytes { block, start, end } in bytes.iter().copied() {
+        for Bytes { block, start, end } in bytes {
             if is_lost {
                 self.reconcile(block);
             }
@@ -701,7 +706,10 @@ pub trait FailureStore {
 
     /// Opens a write scope around work of the caller's: its write set is claimed until the outcome is known, its bytes
     /// are held (R4). A scope that reads claimed bytes does not open.
-    fn enter_write(&mut self, work: &Work<'_>, uses: &[Use]) -> Result<ScopeKey, Roots> {
+    ///
+    /// The scope keeps the list, so that it needs no memory for a copy.
+    fn enter_write(&mut self, work: &Work<'_>, list: Vec<Use>) -> Result<ScopeKey, Roots> {
+        let uses = &*list;
         self.enter_or_skip(work, uses)?;
         let (blocks, failures) = self.split();
         let mut provisional = None;
@@ -720,13 +728,16 @@ pub trait FailureStore {
             provisional = Some(set);
         }
         let (name, context) = (work.name.clone(), work.context());
-        let scope = failures.scopes.insert(Scope { provisional, uses: uses.to_vec(), name, context, late: None, kept });
         for u in uses.iter().filter(|u| u.access != Access::None) {
             if let Some(claims) = blocks.claims_mut(u.bytes.block) {
                 claims.hold(u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
+        let scope = failures.scopes.insert(Scope { provisional, uses: Vec::new(), name, context, late: None, kept });
         note(blocks, failures, Kind::Scope(scope), None, work.called(), uses);
+        if let Some(scope) = failures.scopes.get_mut(scope) {
+            scope.uses = list;
+        }
         Ok(scope)
     }
 
@@ -743,7 +754,7 @@ pub trait FailureStore {
                 claims.let_go(u.bytes.start, u.bytes.end, u.access.writes());
             }
         }
-        let writes: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes).collect();
+        let writes = || uses.iter().filter(|u| u.access.writes()).map(|u| u.bytes);
         let mut id = 0;
         let failed = fault.is_some();
         match (fault, late) {
@@ -758,9 +769,9 @@ pub trait FailureStore {
                     failures.roots.release(set);
                 }
             }
-            (None, Some(late)) => claim_all(blocks, failures, late, writes.iter().copied(), false),
+            (None, Some(late)) => claim_all(blocks, failures, late, writes(), false),
             (None, None) => {
-                self.prove_written(&writes);
+                self.prove_written(writes());
                 if !kept.is_empty() {
                     let work = Called { name: &name, label: &context.label, tag: context.tag };
                     self.take_back(work, &uses, &kept);
@@ -771,7 +782,7 @@ pub trait FailureStore {
         kept.values_mut().for_each(|map| map.clear(&mut failures.roots));
         // What succeeded stands in the ledger where it began: what it read may still be found bad, or other bytes of it.
         if failed {
-            settle(blocks, failures, writes.iter().copied());
+            settle(blocks, failures, writes());
         }
         [provisional, late].into_iter().flatten().for_each(|set| failures.roots.release(set));
         id
@@ -785,8 +796,7 @@ pub trait FailureStore {
                 map.visit(0, u64::MAX, |start, end, set| claims.claim(start, end, *set, &mut failures.roots));
             }
         }
-        let written: SmallVec<[Bytes; 4]> = uses.iter().filter(|u| u.access.releases()).map(|u| u.bytes).collect();
-        self.prove_written(&written);
+        self.prove_written(uses.iter().filter(|u| u.access.releases()).map(|u| u.bytes));
         let (blocks, failures) = self.split();
         // The claims of a loss are nothing that the work ran over.
         if !failures.is_lost() {
