@@ -116,6 +116,17 @@ fn first_of(group: &[usize], mut of: usize) -> usize {
     of
 }
 
+/// Makes one group of a failure and of those found so far. The first of the group.
+fn join(group: &mut [usize], wanted: &mut [bool], found: Option<usize>, failed: usize) -> usize {
+    let (met, found) = (first_of(group, failed), found.map(|found| first_of(group, found)));
+    let first = found.map_or(met, |found| found.min(met));
+    for of in [Some(met), found].into_iter().flatten() {
+        wanted[first] |= wanted[of];
+        group[of] = first;
+    }
+    first
+}
+
 /// The record, in enqueue order.
 #[derive(Debug)]
 pub struct Ledger {
@@ -361,8 +372,9 @@ impl Ledger {
     }
 
     /// Of each entry, whether it failed and its roots may still be wanted. They are where some work met bytes that
-    /// failed and bytes that may yet: should these fail as well, the work takes the roots of both. And if it met bytes
-    /// of several failures, replaying one of them takes replaying all.
+    /// failed and bytes that may yet: should these fail as well, the work takes the roots of both. And if it met bytes of
+    /// several failures, replaying one of them takes replaying all. Bytes that it may have stored count as met: they have
+    /// the roots it met from then on.
     fn failures_that_matter(&mut self, world: &World<'_>, seen: &[bool]) -> Vec<bool> {
         let mut matters = vec![false; self.entries.len()];
         if self.entries.iter().all(|entry| entry.failed.is_none()) {
@@ -391,14 +403,19 @@ impl Ledger {
                         doubts |= doubtful.get(&block).is_some_and(|map| map.overlaps(start, end));
                         let Some(map) = bad.get(&block) else { continue };
                         map.visit(start, end, |_, _, failed| {
-                            let (met, first) = (first_of(&group, *failed), found.map(|found| first_of(&group, found)));
-                            let first = first.map_or(met, |first| first.min(met));
-                            for of in [Some(met), found.map(|found| first_of(&group, found))].into_iter().flatten() {
-                                wanted[first] |= wanted[of];
-                                group[of] = first;
-                            }
-                            found = Some(first);
+                            found = Some(join(&mut group, &mut wanted, found, *failed));
                         });
+                    }
+                    // Bytes that it may have stored take the roots it met, in place of those they had.
+                    if found.is_some() && entry.kind != Kind::Copied {
+                        for u in own.iter().filter(|u| u.access.writes() && !entry.replaces(u)) {
+                            let Bytes { block, start, end } = u.bytes;
+                            doubts |= doubtful.get(&block).is_some_and(|map| map.overlaps(start, end));
+                            let Some(map) = bad.get(&block) else { continue };
+                            map.visit(start, end, |_, _, failed| {
+                                found = Some(join(&mut group, &mut wanted, found, *failed));
+                            });
+                        }
                     }
                     // A copy keeps the bytes apart.
                     if let (Some(found), true) = (found, doubts && entry.kind != Kind::Copied) {
@@ -769,6 +786,38 @@ mod tests {
             }
             self.roots.release(set);
         }
+    }
+
+    /// Launch 2 read what launch 1 failed to write, so its failure took over the bytes it may store. They stay with that
+    /// failure if launch 0, which wrote them before, fails as well.
+    #[test]
+    fn a_failure_is_kept_while_work_on_it_may_have_stored_over_what_may_fail() {
+        let block = SlotMap::<BlockKey, ()>::with_key().insert(());
+        let name: Arc<str> = "".into();
+        let used = |start, access| Use { bytes: Bytes { block, start, end: start + 1 }, access };
+        let mut kept = Kept::default();
+        kept.ledger.push(Kind::Ran, point(0), &name, &[used(0, Access::Write)]);
+        kept.ledger.push(Kind::Ran, point(1), &name, &[used(2, Access::Write)]);
+        kept.ledger.push(Kind::Ran, point(2), &name, &[used(2, Access::Read), used(0, Access::MayWrite)]);
+        kept.fail(1);
+        assert_eq!((&*kept.claims[0], &*kept.claims[2]), (&[1][..], &[1][..]));
+        kept.ledger.compact(&mut kept.roots, &world(&|point| point.batch == 2));
+        kept.fail(0);
+        assert_eq!(kept.claims[0], [1]);
+
+        // The same over bytes that failed already, whose failure is kept for another reason.
+        let mut kept = Kept::default();
+        kept.ledger.push(Kind::Ran, point(0), &name, &[used(0, Access::Write)]);
+        kept.ledger.push(Kind::Ran, point(1), &name, &[used(8, Access::Write)]);
+        let both = [used(8, Access::Read), used(0, Access::Read), used(4, Access::Write)];
+        kept.ledger.push(Kind::Ran, point(2), &name, &both);
+        kept.ledger.push(Kind::Ran, point(3), &name, &[used(7, Access::Write)]);
+        kept.ledger.push(Kind::Ran, point(4), &name, &[used(7, Access::Read), used(8, Access::MayWrite)]);
+        kept.fail(3);
+        kept.fail(1);
+        kept.ledger.compact(&mut kept.roots, &world(&|_| false));
+        kept.fail(0);
+        assert_eq!((&*kept.claims[8], &*kept.claims[4]), (&[1][..], &[2, 3][..]));
     }
 
     proptest! {
