@@ -15,7 +15,8 @@ use crate::error::{Error, Fault, Result};
 use crate::memory::handle::{FIELD_BITS, wrong_kind};
 use crate::memory::{Handle, HandleKind};
 use crate::process::{self, Opened};
-use parking_lot::Mutex;
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::{Mutex, RawMutex};
 use std::cell::UnsafeCell;
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -153,7 +154,12 @@ fn place(serial: u32) -> Option<(usize, usize)> {
 
 /// Opens something of Vulkan, unless the process is in no state for it.
 pub(super) fn opening<T>(open: impl FnOnce() -> Result<T>) -> Result<T> {
-    system::watch_forks(system::Hooks { lock: lock_for_a_child, unlock: unlock_for_a_child, end });
+    system::watch_forks(system::Hooks {
+        lock: lock_for_a_child,
+        unlock: unlock_for_a_child,
+        renew: renew_in_a_child,
+        end,
+    });
     if let Some(why) = process::refusal() {
         return Err(Fault::new(Code::InitializationFailed, why).into());
     }
@@ -249,7 +255,7 @@ pub(super) fn close(dev: tg_device, timeout_ns: u64) -> Result {
     Ok(())
 }
 
-/// A child has the locks that were taken at the fork, and nobody who would give them back.
+/// A child has the locks that were taken at the fork, and no thread that would give them back.
 fn lock_for_a_child() {
     std::mem::forget(LAST.lock());
     reports::lock_for_a_child();
@@ -259,6 +265,12 @@ fn unlock_for_a_child() {
     reports::unlock_for_a_child();
     // SAFETY: the thread that forks took it right before, and its guard is gone.
     unsafe { LAST.force_unlock() };
+}
+
+fn renew_in_a_child() {
+    reports::renew_in_a_child();
+    // SAFETY: as for the lock of the reports.
+    unsafe { std::ptr::from_ref(LAST.raw()).cast_mut().write(RawMutex::INIT) };
 }
 
 /// How long the end of the process waits for calls to leave, and for work that gets no further.

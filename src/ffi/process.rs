@@ -8,8 +8,10 @@ use std::sync::OnceLock;
 pub(super) struct Hooks {
     /// Takes the locks that a child will need.
     pub(super) lock: fn(),
-    /// Gives them back, in the parent and in the child.
+    /// Gives them back in the parent.
     pub(super) unlock: fn(),
+    /// Makes them new in the child, where the threads that wait for them do not exist.
+    pub(super) renew: fn(),
     /// The process is ending. Gets the epoch that ended with it.
     pub(super) end: fn(u32),
 }
@@ -56,7 +58,9 @@ mod forks {
 
     extern "C" fn in_child() {
         process::forked();
-        in_parent();
+        if let Some(hooks) = HOOKS.get() {
+            (hooks.renew)();
+        }
     }
 }
 

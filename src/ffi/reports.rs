@@ -6,7 +6,8 @@ use crate::code::Code;
 use crate::error::{Error, Fault, Result};
 use crate::failure::{self, StepKind};
 use crate::memory::{HandleKind, HandleTable};
-use parking_lot::RwLock;
+use parking_lot::lock_api::RawRwLock as _;
+use parking_lot::{RawRwLock, RwLock};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 /// A report that was handed out. Nothing in it moves or changes until it is released.
@@ -156,6 +157,14 @@ pub(super) fn lock_for_a_child() {
 pub(super) fn unlock_for_a_child() {
     // SAFETY: the thread that forks took it right before, and its guard is gone.
     unsafe { REPORTS.force_unlock_write() };
+}
+
+/// Makes the lock new that [`lock_for_a_child`] took. To give it back could hand it to a thread that waits, and that
+/// thread is the parent's alone.
+pub(super) fn renew_in_a_child() {
+    // SAFETY: the one thread of the child took it right before the fork, and its guard is gone. The lock is an atomic
+    // number, which may be written through a shared reference.
+    unsafe { std::ptr::from_ref(REPORTS.raw()).cast_mut().write(RawRwLock::INIT) };
 }
 
 /// Keeps a report, and the Vulkan function behind its answer, until the caller releases it.
