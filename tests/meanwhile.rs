@@ -4,14 +4,15 @@ mod host;
 
 use host::backend::{Options, Pace};
 use host::rig::{Rig, misused, part, settings, whole};
-use std::sync::Barrier;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate::code::Code;
 use tidegate::device::{BufferDesc, BufferMemory, ErrorDesc, FOREVER, Handle, Settings, Slice};
 use tidegate::error::{Error, Result as Answer};
 use tidegate::memory::MemoryKind;
 
 /// How often two threads meet: one changes the buffer a little later each time.
-const ROUNDS: u32 = 400;
+const ROUNDS: u32 = 4000;
 
 const SIZE: u64 = 64;
 
@@ -46,26 +47,44 @@ fn make(rig: &Rig, becomes: Becomes) -> Handle {
 fn race(becomes: Becomes, call: impl Fn(&Rig, Slice, Handle) -> Answer, sees: impl Fn(&Rig, Slice, Answer)) {
     let rig = Rig::default();
     let other = rig.filled(SIZE, 7);
-    for round in 0..ROUNDS {
-        let buffer = make(&rig, becomes);
-        let slice = part(buffer, 0, SIZE);
-        let together = Barrier::new(2);
-        let answer = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                together.wait();
-                (0..round % 97).for_each(|_| std::hint::spin_loop());
-                let size = if becomes == Becomes::Smaller { SIZE / 4 } else { SIZE };
-                rig.device.buffer_allocate(buffer, size).expect("an allocation");
-            });
-            together.wait();
-            call(&rig, slice, other)
+    let size = if becomes == Becomes::Smaller { SIZE / 4 } else { SIZE };
+    // The buffer whose turn it is; 0 between two rounds. A spinning thread sees it at once, a sleeping one far too late.
+    let turn = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 0;
+            while !is_over.load(Ordering::Acquire) {
+                let buffer = turn.load(Ordering::Acquire);
+                if buffer == 0 {
+                    std::thread::yield_now();
+                    continue;
+                }
+                (0..round % 1024).for_each(|_| std::hint::spin_loop());
+                round += 7;
+                rig.device.buffer_allocate(Handle(buffer), size).expect("an allocation");
+                turn.store(0, Ordering::Release);
+            }
         });
-        match answer {
-            Err(Error::Skipped(_) | Error::Unwritten(_)) => {}
-            answer => sees(&rig, slice, answer),
-        }
-        rig.device.buffer_destroy(buffer).expect("destroyed");
-    }
+        let played = catch_unwind(AssertUnwindSafe(|| {
+            for _ in 0..ROUNDS {
+                let buffer = make(&rig, becomes);
+                let slice = part(buffer, 0, SIZE);
+                turn.store(buffer.0, Ordering::Release);
+                let answer = call(&rig, slice, other);
+                while turn.load(Ordering::Acquire) != 0 {
+                    std::thread::yield_now();
+                }
+                match answer {
+                    Err(Error::Skipped(_) | Error::Unwritten(_)) => {}
+                    answer => sees(&rig, slice, answer),
+                }
+                rig.device.buffer_destroy(buffer).expect("destroyed");
+            }
+        }));
+        is_over.store(true, Ordering::Release);
+        played.unwrap_or_else(|panic| resume_unwind(panic));
+    });
     rig.assert_ordered();
 }
 

@@ -84,7 +84,7 @@ impl Call {
             Argument | Held => true,
             // The host cannot see the counts of an indirect launch.
             Nothing => self != LaunchIndirect,
-            // What a scope brackets is work of the caller's, which may need no device.
+            // A scope brackets work of the caller's own, which may need no device.
             Lost => self != Scope,
             Claimed => self != MapToWrite,
             // A map takes no place among unfinished work.
@@ -95,7 +95,7 @@ impl Call {
 
     /// Whether both reasons can hold at once.
     fn has_both(self, a: Reason, b: Reason) -> bool {
-        // A call that names no bytes needs none, and nobody can hold them.
+        // A call without bytes needs no bytes, and no scope can hold them.
         let by_bytes = |reason| matches!(reason, Held | Claimed | Limit);
         if (a == Nothing && by_bytes(b)) || (b == Nothing && by_bytes(a)) {
             return matches!(self, Launch | LaunchBroken) && self.has(a) && self.has(b);
@@ -116,7 +116,6 @@ impl Call {
             Argument => Some(Code::InvalidArgument),
             Nothing => None,
             Held => Some(Code::WrongState),
-            // The bytes of a lost device are claimed: that is what a read, or a scope that reads, finds.
             Lost => Some(Code::DeviceLost),
             Claimed if self == ReadBegin => None,
             Claimed if matches!(self, Read | MapToRead) => Some(Code::Unwritten),
@@ -179,7 +178,7 @@ impl World {
         if reasons.contains(&Full) {
             let external = External { semaphore: SEMAPHORE, value: 1, submitted: false };
             rig.device.stream_wait_external(HELD_BACK, external).expect("a stream waits");
-            // Whatever the scope above left in the ledger, it is full after as many as it can take.
+            // One piece of unfinished work is the bound.
             rig.device.buffer_fill(HELD_BACK, whole(busy), 1, 1).expect("a fill");
         }
         if reasons.contains(&Lost) {

@@ -1757,9 +1757,9 @@ TG_API tg_result tg_launch(tg_device dev, const tg_launch_desc *desc);
  *          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the driver refuses the
  *          work; TG_ERROR_DEVICE_LOST.
  * \threadsafety Any thread.
- * \claims Success releases nothing. The driver takes or refuses a submission as a whole, and what a stream enqueued
- *         between two flushes is one. If it is refused, each piece of work in it is a failure, related or not, as if
- *         that had been known when it was enqueued.
+ * \claims Success releases nothing. The driver takes or refuses a submission as a whole. A submission holds the work that
+ *         a stream enqueued between two flushes; with a scheduler, the queued work of several streams. If the driver
+ *         refuses it, each piece of work in it is a failure, as if that had been known when it was enqueued.
  */
 TG_API tg_result tg_stream_flush(tg_device dev, uint64_t stream);
 

@@ -20,8 +20,8 @@ pub(super) struct Kernel<B: Backend> {
     pub(super) declared: Box<[Option<Access>]>,
 }
 
-/// What is proven of the latest launch, and the facts it follows from. Most launches of a kernel differ from the one before
-/// in their buffers alone, and then the proof is the same.
+/// The proof of a kernel's latest launch, with the facts it follows from. Most launches differ from their predecessor in
+/// their buffers alone, so the proof holds for them too.
 #[derive(Default)]
 pub(super) struct Proven {
     groups: [u32; 3],
@@ -109,14 +109,20 @@ impl<B: Backend> Kernel<B> {
         let State::Live { proven, .. } = &self.state else { return };
         let mut proven = proven.borrow_mut();
         if proven.groups != groups || *proven.push != *push || !proven.sizes.iter().copied().eq(sizes.clone()) {
-            self.prove(&mut proven, groups, push, sizes);
+            self.prove_anew(&mut proven, groups, push, sizes);
         }
         proven.covered.iter().for_each(|(binding, bytes)| see(*binding, bytes));
     }
 
     #[inline(never)]
-    fn prove(&self, proven: &mut Proven, groups: [u32; 3], push: &[u8], sizes: impl ExactSizeIterator<Item = u64>) {
-        // Until it is all here it is the proof of no launch.
+    fn prove_anew(
+        &self,
+        proven: &mut Proven,
+        groups: [u32; 3],
+        push: &[u8],
+        sizes: impl ExactSizeIterator<Item = u64>,
+    ) {
+        // No launch has such a grid: a proof that a panic leaves incomplete is never used.
         proven.groups = [0; 3];
         proven.covered.clear();
         proven.push.clear();

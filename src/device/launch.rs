@@ -38,7 +38,7 @@ impl<B: Backend> Core<B> {
         if let Err(fault) = uses.make_room(most) {
             return Err(self.fail_unlisted(desc, fault));
         }
-        // Of fewer there is room already.
+        // Every call has room for fewer uses already.
         if most > SPARE
             && let Err(fault) = self.failures.make_room(most)
         {
@@ -265,7 +265,7 @@ fn collect_uses<B: Backend>(
 /// are written (R9). A part of a slice is one more use; the use of the whole slice stands for the rest.
 fn prove<B: Backend>(kernel: &Kernel<B>, desc: &LaunchDesc<'_>, groups: [u32; 3], uses: &mut Vec<Use>) {
     let count = desc.bindings.len();
-    // Copied, since the uses change meanwhile; of many bindings on the heap.
+    // A copy, because the loop below changes the uses.
     let sizes: SmallVec<[u64; 16]> = uses[..count].iter().map(|u| u.bytes.end - u.bytes.start).collect();
     kernel.each_proven(groups, desc.push, sizes.iter().copied(), |binding, covered| {
         if desc.bindings[binding].access.is_some() {

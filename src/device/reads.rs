@@ -89,7 +89,7 @@ struct Waiting<'a, B: Backend> {
 
 impl<B: Backend> Drop for Waiting<'_, B> {
     fn drop(&mut self) {
-        // The caller has its bytes by now: a panic here gives the device up, and is not the read's answer (R12).
+        // The caller may have its bytes by now. A panic here gives the device up, but is not the answer of the read (R12).
         let _ = caught(|| self.device.with(|core| core.stop_waiting(self.private, self.is_over)));
     }
 }

@@ -84,7 +84,7 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Waits for room. If there is none for a failure, it is the work that fails for it, with what it was to write.
+    /// Waits for room. If the wait fails, the work fails for the same reason, and its next attempt claims its write set.
     #[cold]
     fn room_first(&self, mut core: Guard<'_, B>, deadline: Deadline, no_room: &mut Option<Box<Fault>>) -> Result {
         let waited = match self.wait_for_room(&mut core, deadline) {

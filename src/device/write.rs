@@ -67,7 +67,7 @@ impl<B: Backend> Device<B> {
                 return Err(Error::misuse(Code::InvalidArgument, "src_size", why));
             }
         }
-        // What does not run needs no room.
+        // A write that will be skipped needs no room.
         let has_room = |core: &mut Core<B>| {
             !core.can_write(write.to.block) || core.has_room_for(&self.backend, src.len().div_ceil(chunk))
         };

@@ -159,8 +159,8 @@ pub(super) fn unlock_for_a_child() {
     unsafe { REPORTS.force_unlock_write() };
 }
 
-/// Makes the lock new that [`lock_for_a_child`] took. To give it back could hand it to a thread that waits, and that
-/// thread is the parent's alone.
+/// Makes the lock new that [`lock_for_a_child`] took. An unlock could pass the lock to a waiting thread, and the child has
+/// no such thread.
 pub(super) fn renew_in_a_child() {
     // SAFETY: the one thread of the child took it right before the fork, and its guard is gone. The lock is an atomic
     // number, which may be written through a shared reference.

@@ -15,9 +15,9 @@ use super::slices::tg_device;
 ///          TG_ERROR_OUT_OF_HOST_MEMORY, TG_ERROR_OUT_OF_DEVICE_MEMORY, TG_ERROR_DRIVER when the driver refuses the
 ///          work; TG_ERROR_DEVICE_LOST.
 /// \threadsafety Any thread.
-/// \claims Success releases nothing. The driver takes or refuses a submission as a whole, and what a stream enqueued
-///         between two flushes is one. If it is refused, each piece of work in it is a failure, related or not, as if
-///         that had been known when it was enqueued.
+/// \claims Success releases nothing. The driver takes or refuses a submission as a whole. A submission holds the work that
+///         a stream enqueued between two flushes; with a scheduler, the queued work of several streams. If the driver
+///         refuses it, each piece of work in it is a failure, as if that had been known when it was enqueued.
 #[unsafe(no_mangle)]
 pub extern "C" fn tg_stream_flush(dev: tg_device, stream: u64) -> tg_result {
     on_device("tg_stream_flush", dev, |device| device.stream_flush(stream))
